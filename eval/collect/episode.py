@@ -185,10 +185,8 @@ class DemonstrationRecorder:
         """A row per query; none of the actions of a failed episode is a training target."""
         queries, config, suite = self._queries, self._config, self._plan.suite
         truths = [_truth_columns(query.truth) for query in queries]
-        steps, intended = (
-            [query.steps for query in queries],
-            self._intended if solved else [None] * len(queries),
-        )
+        steps = [query.steps for query in queries]
+        intended = self._intended if solved else [None] * len(queries)
         chunks = [  # without intended actions, the executed ones, marked as padding
             np.asarray(query.actions, np.float64) if chunk is None else chunk
             for query, chunk in zip(queries, intended, strict=True)

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,6 +20,15 @@ class PolicyLostError(RuntimeError):
 
 class BadAnswerError(ValueError):
     """A policy answered a query with something other than actions."""
+
+
+def numeric_actions(actions: object) -> np.ndarray:
+    """A policy's actions as float64; a BadAnswerError if they are ragged, or not real numbers."""
+    try:
+        return np.asarray(actions).astype(np.float64, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        what = f"{type(actions).__name__} ({error})"
+        raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
 
 
 class Policy(Protocol):
@@ -120,6 +129,14 @@ class SingleRowBatch:
         return self._policy.finish()
 
 
+def _acts_elsewhere(*_: object) -> Policy:
+    raise AssertionError("the policy acts in another process")
+
+
+def _do_nothing() -> None:
+    pass
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedPolicy:
     """A loaded policy."""
@@ -137,4 +154,8 @@ class LoadedPolicy:
     remark: str | None = None  # one line to print before the first episode, or None
     # Language task to the fields of later prompts that hold its texts.
     feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
-    close: Callable[[], None] = lambda: None  # releases resources outside this process; idempotent
+    close: Callable[[], None] = _do_nothing  # releases resources outside this process; idempotent
+
+    def described(self) -> Self:
+        """A picklable copy for another process, which cannot act there."""
+        return dataclasses.replace(self, in_world=_acts_elsewhere, groups=(), close=_do_nothing)

@@ -11,7 +11,7 @@ import numpy as np
 from configs.errors import UsageError
 from configs.feedback import INSTRUCTION, FeedbackByTask, prompt_fields, write_answer
 from configs.interface import Interface
-from eval.policies.base import BadAnswerError, LoadedPolicy
+from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
@@ -90,14 +90,20 @@ class OpenpiPolicy:
         began = time.perf_counter()
         query = self.query(observation)
         sent = time.perf_counter()
-        self.answer = self._policy.infer(query)
-        actions, limits = _actions(self.answer), self.interface.action.limits
+        self.answer = answer = self._policy.infer(query)
+        if not isinstance(answer, Mapping):
+            kind = type(answer).__name__
+            raise BadAnswerError(f"the policy answered with {kind}, not a dict with 'actions'")
+        if "actions" not in answer:
+            names = ", ".join(map(repr, answer))
+            raise BadAnswerError(f"the policy's answer has no 'actions'; it has {names}")
+        actions, limits = numeric_actions(answer["actions"]), self.interface.action.limits
         if self.keys.clips and limits:
             actions = actions.clip(*limits)
         ended = time.perf_counter()
         self.timings_ms = {
             "preprocess": 1e3 * (sent - began),
-            **self.stages(self.answer, 1e3 * (ended - sent)),
+            **self.stages(answer, 1e3 * (ended - sent)),
             "action": 1e3 * (ended - began),
         }
         return actions
@@ -163,15 +169,3 @@ def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) ->
         feedback=policy.feedback,
         remark=remark,
     )
-
-
-def _actions(answer: Any) -> np.ndarray:
-    if not isinstance(answer, Mapping):
-        raise BadAnswerError(f"the policy answered with {type(answer).__name__}, not a dict with 'actions'")
-    if "actions" not in answer:
-        raise BadAnswerError(f"the policy's answer has no 'actions'; it has {', '.join(map(repr, answer))}")
-    try:
-        return np.asarray(answer["actions"]).astype(np.float64, casting="same_kind")
-    except (TypeError, ValueError) as error:  # ragged, or not of real numbers
-        what = f"{type(answer['actions']).__name__} ({error})"
-        raise BadAnswerError(f"the policy's 'actions' are {what}; give numbers [horizon, action]") from error

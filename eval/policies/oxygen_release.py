@@ -33,13 +33,8 @@ _MODES: Mapping[InferApi, Mode] = {
 }
 _END, _PADDING = 1, 0  # ids of PaliGemma's end token, and of what follows it until the end of a call
 
-_TIMINGS = {
-    "pre_proc_ms": "pre_proc",
-    "prefill_actions_ms": "prefill_actions",
-    "text_gen_ms": "text_gen",
-    "post_proc_ms": "post_proc",
-}
-"""Fields of `policy_timing` and the stages as which they are recorded."""
+_TIMINGS = ("pre_proc_ms", "prefill_actions_ms", "text_gen_ms", "post_proc_ms")
+"""Fields of `policy_timing` that are recorded as stages."""
 
 _NOISE = (
     "the server draws noise in the order of the calls of all its clients; runs cannot be repeated bit for bit"
@@ -151,7 +146,7 @@ class OxygenReleasePolicy(RemotePolicy):
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the server's own stages, milliseconds."""
         timings = timings_of(answer, "policy_timing")
-        own = {stage: timings[name] for name, stage in _TIMINGS.items() if name in timings}
+        own = {name.removesuffix("_ms"): timings[name] for name in _TIMINGS if name in timings}
         return {**super().stages(answer, answer_ms), **own}
 
     def complete(self) -> Reply:

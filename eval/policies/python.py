@@ -41,10 +41,8 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
     actions in an answer. A policy of either form that reads its own texts says so in its attribute `feedback`
     (see `configs.feedback`).
 
-    Args:
-        target: `package.module:Class`, or `path/to/file.py:Class`.
-        kwargs: Keyword arguments of the class.
-        worlds: Number of parallel episodes; the class is instantiated once for each.
+    The target is `package.module:Class` or `path/to/file.py:Class`. The class is instantiated for each of the
+    parallel `worlds`.
 
     Raises:
         UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.

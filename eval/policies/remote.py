@@ -140,7 +140,6 @@ class PolicyClient:
         self._resources.close()
 
     def _is_idle(self) -> bool:
-        """Whether there is a connection without unrequested messages."""
         if self._connection is None:
             return False
         # Not recv(timeout=_NOTICE_S): SimpleQueue.get of CPython 3.11 waits for ever if the process is

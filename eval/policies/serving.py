@@ -15,7 +15,6 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
 from oxygen.policy.reply import EpisodeEnd, Reply
@@ -138,8 +137,6 @@ class PolicyProxy:
 
 
 class _Group:
-    """The worlds of one batch in one variant."""
-
     def __init__(self, policy: BatchPolicy) -> None:
         self.policy = policy
         self.queue = BatchQueue(policy.act, policy.complete)
@@ -205,6 +202,10 @@ class PolicyServer:
                 group, row = self._at[worker]
                 answer(_answered(group.policy.finish, row))
 
+    def serves(self, worker: int) -> bool:
+        """Whether a worker is in an episode."""
+        return worker in self._at
+
     def job_ended(self, worker: int) -> None:
         """See `RequestHandler`."""
         if worker in self._at:
@@ -227,33 +228,23 @@ class PolicyServer:
         return 0.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PolicySource:
-    """Opens the policy of one variant in a worker. Pickled and sent to workers."""
-
-    variant: int  # index of the variant
-    interface: Interface | None  # conventions of a served policy
-    blocks: tuple[str, ...]  # names of the shared memory of each worker; empty if images travel in messages
-    opener: Callable[[], LoadedPolicy] | None  # loads a policy that is not served
-    feedback: FeedbackByTask  # see `LoadedPolicy`
-
-    def open(self, connection: WorkerConnection) -> LoadedPolicy:
-        """The policy in a worker."""
-        if self.opener is not None:
-            return dataclasses.replace(self.opener(), feedback=self.feedback)
-        assert self.interface is not None, "a policy that is served has been opened"
-        block = ImageBlock(SharedMemory(self.blocks[connection.worker])) if self.blocks else None
-        served = PolicyProxy(connection, block, self.variant, self.interface)
-        return LoadedPolicy(
-            interface=self.interface, inputs={}, in_world=lambda *_: served, feedback=self.feedback
-        )
+def open_in_worker(
+    policy: LoadedPolicy, variant: int, connection: WorkerConnection, blocks: Sequence[str]
+) -> LoadedPolicy:
+    """A `described` policy of a variant in a worker; `blocks` are the names of all workers' `ImageBlock`s."""
+    if policy.opener is not None:
+        return dataclasses.replace(policy.opener(), feedback=policy.feedback)
+    assert policy.interface is not None, "a policy that is served has been opened"
+    block = ImageBlock(SharedMemory(blocks[connection.worker])) if blocks else None
+    served = PolicyProxy(connection, block, variant, policy.interface)
+    return dataclasses.replace(policy, in_world=lambda *_: served)
 
 
 @contextlib.contextmanager
 def served(
     policies: Sequence[LoadedPolicy], interfaces: Sequence[Interface], *, worlds: int
-) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
-    """A server for the policies of all variants, and the sources for the workers, one for each world.
+) -> Iterator[tuple[PolicyServer, list[str]]]:
+    """A server for the policies of all variants, and the names of the workers' shared memory.
 
     Policies that workers load themselves are closed here.
     """
@@ -264,18 +255,4 @@ def served(
         for policy in policies:
             if policy.opener is not None:
                 policy.close()
-        yield PolicyServer(policies, blocks), sources_of(policies, [block.name for block in blocks])
-
-
-def sources_of(policies: Sequence[LoadedPolicy], blocks: Sequence[str] = ()) -> tuple[PolicySource, ...]:
-    """The sources of the policies of all variants, with the names of the workers' shared memory, if any."""
-    return tuple(
-        PolicySource(
-            variant=variant,
-            interface=policy.interface,
-            blocks=tuple(blocks),
-            opener=policy.opener,
-            feedback=policy.feedback,
-        )
-        for variant, policy in enumerate(policies)
-    )
+        yield PolicyServer(policies, blocks), [block.name for block in blocks]

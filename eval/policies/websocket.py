@@ -40,12 +40,8 @@ def open_websocket(
     have `embodiment`, one of openpi's, `horizon`, and `feedback` (see `configs.feedback`). Without the first,
     `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
 
-    Args:
-        url: `ws://host:port`, or `wss://`, with or without a path.
-        kwargs: Fields of `ServerOptions`.
-        notify: Called with one line if the server cannot be reached at once.
-        modes: The modes of the run's variants; our server runs in one.
-        worlds: Number of simultaneous episodes, each with a connection of its own.
+    `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at
+    once. Our server runs in one of the run's `modes`, and each of the `worlds` has a connection of its own.
 
     Raises:
         UsageError: The server cannot be reached, has another protocol or does not fit the run, or an
@@ -85,9 +81,8 @@ def _policy_of(
     if options.charge == "server":
         raise UsageError(f"charge=server is for OxyGen's own server, and {url} is another; leave it out")
     if EXTENSION in metadata:
-        declared = _read_declaration(metadata, url)
+        declared = _read_declaration(metadata, url, modes, worlds)
         _refuse_other(options.embodiment, declared.keys.robot, f"{url} declares its interface")
-        _check_run(declared, url, modes, worlds)
         keys = named(declared.keys, url, declared.horizon)
         return opened(OxygenServerPolicy(client, keys, declared), server_metadata=recorded)
     if metadata.keys() >= {"action_space", "n_external_cameras"}:
@@ -192,8 +187,10 @@ class _ReceivedDeclaration(Declaration):
     feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
 
 
-def _read_declaration(metadata: Mapping[str, Any], url: str) -> _ReceivedDeclaration:
-    """Validate the metadata of our server, which may be of another version, or incomplete."""
+def _read_declaration(
+    metadata: Mapping[str, Any], url: str, modes: Sequence[Mode], worlds: int
+) -> _ReceivedDeclaration:
+    """The declaration of our server; one of another version, or started for other runs, is a UsageError."""
     declared = metadata[EXTENSION]
     version = declared.get("version") if isinstance(declared, Mapping) else None
     if version != VERSION:
@@ -201,21 +198,18 @@ def _read_declaration(metadata: Mapping[str, Any], url: str) -> _ReceivedDeclara
             f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
-    return check(_ReceivedDeclaration, declared, source=f"metadata of {url}")
-
-
-def _check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: int) -> None:
-    """Reject a run in other modes, or in more worlds, than the server was started for."""
-    if any(mode != declared.mode for mode in modes):
+    server = check(_ReceivedDeclaration, declared, source=f"metadata of {url}")
+    if any(mode != server.mode for mode in modes):
         raise UsageError(
-            f"{url} runs in mode {declared.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
-            f"--mode {declared.mode}, or start the server in another mode"
+            f"{url} runs in mode {server.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
+            f"--mode {server.mode}, or start the server in another mode"
         )
-    if worlds > declared.robots:
+    if worlds > server.robots:
         raise UsageError(
-            f"{url} serves {declared.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
-            f"{declared.robots}, or start the server with --robots {worlds}"
+            f"{url} serves {server.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
+            f"{server.robots}, or start the server with --robots {worlds}"
         )
+    return server
 
 
 class OxygenServerPolicy(RemotePolicy):
@@ -278,7 +272,6 @@ class OxygenServerPolicy(RemotePolicy):
         return {EXTENSION: {"episode": self._episode, "query": self.number, **flags}}
 
     def _received(self, text: Text, wire_ms: float) -> Text:
-        """The text, with the time on the wire added to its latency."""
         if not 0 <= text.requested_query <= self.number:
             raise BadAnswerError(
                 f"the policy server sent a text of query {text.requested_query} in query {self.number}"
@@ -287,7 +280,6 @@ class OxygenServerPolicy(RemotePolicy):
 
 
 def _language(answer: Mapping[str, Any]) -> Reply:
-    """The texts of an answer, as requested, finished and dropped, and their tokens."""
     try:
         texts = [{**text, "requested_query": text["query"]} for text in answer.get("texts", ())]
         content = {**answer.get(EXTENSION, {}), "finished": texts, "timings_ms": {}}

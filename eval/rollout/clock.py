@@ -1,13 +1,4 @@
-"""Clocks: the latency of a query in simulated time. Imports no simulator and no model.
-
-`paused` charges nothing, as in published results. The other clocks charge a latency until the actions are
-available and one until the next query can start: fixed, from a device profile, measured on this machine, or
-replayed from a recorded run. All but `measured` are deterministic.
-
-On the device of a profile, actions come first: host, prefill, denoising. The decode jobs follow in order,
-each with its prefills, forks, stacking and decode steps. In mode `parallel` the jobs start with the query in
-a second process, and the query ends when both are done.
-"""
+"""Clocks: the latency of a query in simulated time (docs/clocks.md). Imports no simulator and no model."""
 
 import dataclasses
 import functools
@@ -92,13 +83,13 @@ def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock
         factor = jitter(profile, query.key, query.index)
         work = () if query.reply is None else query.reply.work
         if work is None:
-            raise UnknownCostError(
+            raise UnknownLatencyError(
                 "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
                 "as measured"
             )
         for text in query.finished:
             if text.job >= len(work):
-                raise UnknownCostError(
+                raise UnknownLatencyError(
                     f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
@@ -139,12 +130,8 @@ def _measured_clock() -> Clock:
     return Clock(describe=describe, latency=latency, knows_latency_in_advance=False)
 
 
-class UnknownCostError(RuntimeError):
-    """A reply does not report the work that a profile needs."""
-
-
-class ReplayError(RuntimeError):
-    """An episode diverges from the recorded one: other options or another policy."""
+class UnknownLatencyError(RuntimeError):
+    """A reply lacks the work that a profile prices, or an episode diverges from the one replayed."""
 
 
 def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +185,7 @@ def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[Episo
     """The latencies of a run, or of the variant of its evaluation in the requested mode.
 
     It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use;
-    another number of queries than recorded is a ReplayError.
+    another number of queries than recorded is an UnknownLatencyError.
     """
     named = read_identity(folder)
     variants = {named.mode: folder}
@@ -237,10 +224,10 @@ def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[Episo
     def latency(query: TimedQuery) -> Latency:
         known = recorded(query.key)
         if query.index >= len(known):
-            raise ReplayError(f"{query.key}: {len(known)} queries were recorded, this is one more")
+            raise UnknownLatencyError(f"{query.key}: {len(known)} queries were recorded, this is one more")
         at = known[query.index]
         if query.reply is not None and len(at.texts_ms) != len(query.finished):
-            raise ReplayError(
+            raise UnknownLatencyError(
                 f"{query.key}, query {query.index}: {len(at.texts_ms)} texts were finished when it was "
                 f"recorded, {len(query.finished)} now"
             )
@@ -282,6 +269,10 @@ class DelayEstimator:
 
 class LatencyModel:
     """Simulated milliseconds since a query was issued, on the device of a profile.
+
+    Actions come first: host, prefill, denoising. The decode jobs follow in order, each with its prefills,
+    forks, stacking and decode steps. In mode `parallel` the jobs start with the query in a second process,
+    and the query ends when both are done.
 
     Attributes:
         action_ms: Until the actions are available.

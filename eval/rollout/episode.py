@@ -10,7 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from configs.errors import UsageError
 from configs.exits import DeferredSignals, is_disk_full
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
-from eval.policies.serving import PolicySource
+from eval.policies.serving import open_in_worker
 from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
@@ -61,8 +61,12 @@ class Variant(Generic[ResultT]):
     run: Run
     plan: EpisodePlan
     policy: LoadedPolicy
-    clock: Clock
     record: RecorderFactory[ResultT]
+
+    @functools.cached_property
+    def clock(self) -> Clock:
+        """The clock that its configuration names."""
+        return find_clock(self.run.config, self.plan.keys)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,18 +170,16 @@ def run_episode(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlayer(Generic[ResultT]):
-    """Runs episodes in a worker. Plans, runs and policy sources are one per variant."""
+    """Runs episodes of some variants in a worker."""
 
-    plans: tuple[EpisodePlan, ...]
-    runs: tuple[Run, ...]
-    sources: Sequence[PolicySource]
-    record: RecorderFactory[ResultT]
+    variants: tuple[Variant[ResultT], ...]  # whose policies are opened in the worker
+    blocks: tuple[str, ...]  # name of each worker's `ImageBlock`; empty if images travel in messages
 
     @classmethod
-    def of(cls, variants: Sequence[Variant[ResultT]], sources: Sequence[PolicySource]) -> Self:
-        """The player of some variants, whose policies are opened from `sources`."""
-        plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
-        return cls(plans=plans, runs=runs, sources=sources, record=variants[0].record)
+    def of(cls, variants: Sequence[Variant[ResultT]], blocks: Sequence[str] = ()) -> Self:
+        """The player to send to workers."""
+        sent = [dataclasses.replace(each, policy=each.policy.described()) for each in variants]
+        return cls(variants=tuple(sent), blocks=tuple(blocks))
 
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], ResultT]]:
@@ -185,9 +187,9 @@ class EpisodePlayer(Generic[ResultT]):
 
         @functools.cache
         def opened(number: int) -> Variant[ResultT]:
-            run, plan = self.runs[number], self.plans[number]
-            clock, policy = find_clock(run.config, plan.keys), self.sources[number].open(connection)
-            return Variant(run=run, plan=plan, policy=policy, clock=clock, record=self.record)
+            variant = self.variants[number]
+            policy = open_in_worker(variant.policy, number, connection, self.blocks)
+            return dataclasses.replace(variant, policy=policy)
 
         def play(job: EpisodeJob) -> ResultT:
             return run_episode(

@@ -114,8 +114,8 @@ def run_evaluation(
         held = [locks.enter_context(locked_run(run)) for run in runs]
         begin(held, described)
         variants = [
-            Variant(run=run, plan=plan, policy=policy, clock=clock, record=EpisodeRecorder)
-            for run, plan, policy, clock in zip(held, plans, policies, clocks, strict=True)
+            Variant(run=run, plan=plan, policy=policy, record=EpisodeRecorder)
+            for run, plan, policy in zip(held, plans, policies, strict=True)
         ]
         return _play(variants, executor, monitor(held, plans[0]), max_errors)
 
@@ -132,7 +132,6 @@ def exit_code(results: Sequence[Results]) -> int:
 def _play(
     variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor, max_errors: int
 ) -> list[Results]:
-    """Run the remaining episodes, then write the results of each variant."""
     errors: list[EpisodeResult] = []
     try:
         with DeferredSignals() as interrupts, monitor:
@@ -215,7 +214,6 @@ def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor) -> list[
 
 
 def _refuse_shared_time(configs: Sequence[RunConfig], executor: Executor) -> None:
-    """Reject measuring latency while several robots share the machine."""
     for config in configs:
         option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
         measures = config.clock == "measured" or config.deadline_ms is not None

@@ -12,7 +12,7 @@ from configs.paths import usable_folder
 from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
-from eval.rollout.plan import check_playable, make_plan
+from eval.rollout.plan import EpisodePlan, check_playable, make_plan
 from oxygen.model.compile_cache import CACHE_VARIABLE, default_cache
 from sim_envs.gl import context_class, gpu_count, require_backend
 from sim_envs.preflight import CheckResult, Status, check_machine
@@ -34,18 +34,6 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
     """All checks: of the machine, each suite of `config`, and its policy if one is chosen."""
-
-    def suites() -> str:
-        plan = make_plan(config)
-        check_playable(plan)
-        assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
-        return ", ".join(plan.suites) + (f", assets {', '.join(sorted(assets))}" if assets else "")
-
-    def policy() -> str:
-        resolved = resolve_policy(config)
-        check_playable(make_plan(config), kind=resolved.policy.kind, interface=resolved.interface)
-        return f"{resolved.policy.name} has the conventions of these suites"
-
     versions = provenance.versions()
     packages = [f"{package} {version}" for package, version in versions.items() if version]
     yield CheckResult.of("versions", ", ".join(packages))
@@ -60,13 +48,18 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
     yield _attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs)
     yield _attempt("JAX", _jax)
-    found = _attempt("suites", suites)
-    yield found
-    if found.status is Status.FAIL:
+    try:
+        plan = make_plan(config)
+        check_playable(plan)
+    except UsageError as error:
+        yield CheckResult.of("suites", str(error), ok=False)
         return
+    assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
+    named = f", assets {', '.join(sorted(assets))}" if assets else ""
+    yield CheckResult.of("suites", ", ".join(plan.suites) + named)
     if "policy" in config.model_fields_set:
-        yield _attempt("policy", policy)
-    for name, suite in make_plan(config).suites.items():
+        yield _attempt("policy", lambda: _policy(config, plan))
+    for name, suite in plan.suites.items():
         try:
             for result in check_machine(suite):
                 yield dataclasses.replace(result, name=f"{name}: {result.name}")
@@ -101,6 +94,12 @@ def _attempt(
 def demo_preset() -> str:
     """The demo that this installation can play."""
     return "demo" if provenance.versions()["hf-libero"] else "demo_droid"
+
+
+def _policy(config: RunConfig, plan: EpisodePlan) -> str:
+    resolved = resolve_policy(config)
+    check_playable(plan, kind=resolved.policy.kind, interface=resolved.interface)
+    return f"{resolved.policy.name} has the conventions of these suites"
 
 
 def _renderer() -> CheckResult:

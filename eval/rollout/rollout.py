@@ -20,7 +20,7 @@ from configs.errors import UsageError
 from configs.interface import ActionSpec, Hold, Motion, Rotation
 from configs.latency import Latency, steps_in
 from configs.schema import OverlapRule, SuiteConfig, WhileWaiting
-from eval.policies.base import BadAnswerError, Policy
+from eval.policies.base import Policy, numeric_actions
 from eval.records.query_logs import ActionSpan, QueryRecord, Snapshot
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
@@ -44,16 +44,11 @@ def rollout(
 ) -> Iterator[QueryRecord]:
     """Run one episode; yields each query when the next one is due.
 
-    Actions are executed as soon as `act` returns; language is completed afterwards (`complete`).
+    Actions are executed as soon as `act` returns; language is completed afterwards (`complete`). The world
+    has the episode's task loaded, and the suite's protocol the limits and `replan_steps`.
 
     Args:
-        world: A world with the episode's task loaded.
-        policy: The policy.
-        key: The episode.
-        suite: Its protocol has the limits and `replan_steps`.
         instruction: Given to the policy in place of the world's instruction, if not None.
-        clock: Simulated time that queries take.
-        while_waiting: What the robot does in that time; see `Timeline`.
         overlap: How a new chunk replaces the previous one: `skip` leaves out the actions of the control steps
             that the old chunk executed since the observation; `blend` also averages both over the rest of
             the old one; `rtc` also guides denoising towards that (real-time chunking), and needs a policy
@@ -324,11 +319,7 @@ def validated_actions(
         BadAnswerError: They are not numbers.
         ActionError: Fewer than `min_actions` actions, another width, or numbers that are not finite.
     """
-    try:
-        array = np.asarray(actions).astype(np.float64, casting="same_kind")
-    except (TypeError, ValueError) as error:
-        what = f"{type(actions).__name__} ({error})"
-        raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
+    array = numeric_actions(actions)
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
         raise ActionError(
             f"actions have shape {array.shape}: needed are at least {min_actions} actions of {width} numbers"
@@ -372,14 +363,10 @@ def blend_chunks(
 ) -> Float64[np.ndarray, "horizon action"]:
     """Blend a new chunk with the rest of the old one.
 
-    The weight of the old chunk falls linearly over the n actions that both have, from n / (n + 1) to
-    1 / (n + 1). Without delay the new chunk is returned unchanged.
-
-    Args:
-        old: The rest of the old chunk, from the action executed when the observation was taken.
-        new: The new chunk.
-        late: Actions of the old chunk executed before the new one is available.
-        channels: Mask of averaged channels; the others are taken from the new chunk.
+    `old` begins with the action executed when the observation was taken; `late` of its actions are executed
+    before the new chunk is available. Its weight falls linearly over the n actions that both have, from
+    n / (n + 1) to 1 / (n + 1), in the averaged `channels`; the others are taken from the new chunk. Without
+    delay that is returned unchanged.
     """
     end = min(len(old), len(new))
     if late == 0 or late >= end:

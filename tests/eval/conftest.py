@@ -64,7 +64,7 @@ def acting(patch: pytest.MonkeyPatch) -> FakePolicy:
     patch.setattr(
         executor,
         "open_policies",
-        lambda resolved, variants, **_: [opened(fake, fake.inputs) for _ in variants],
+        lambda resolved, variants, **_: [opened(fake) for _ in variants],
     )
     without_physics(patch)
     return fake

@@ -2,7 +2,7 @@
 
 import dataclasses
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,6 @@ class FakePolicy:
         default_factory=lambda: FloatingPointError("the fake policy fails as it was told to")
     )
     interrupted_at: int | None = None
-    inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     interface: Interface = LIBERO_INTERFACE
     queries: int = 0
     answers: int = 0
@@ -101,9 +100,9 @@ def text_finished(query: int, **changes: Any) -> Text:
     return dataclasses.replace(whole, **changes)
 
 
-def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> LoadedPolicy:
+def opened(policy: Policy) -> LoadedPolicy:
     """The policy as a run is handed it, the same in every world."""
-    return LoadedPolicy(interface=policy.interface, inputs=inputs or {}, in_world=lambda *_: policy)
+    return LoadedPolicy(interface=policy.interface, inputs={}, in_world=lambda *_: policy)
 
 
 def libero_object(**protocol: Any) -> Suite:

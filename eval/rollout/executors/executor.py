@@ -81,9 +81,9 @@ class Processes(Executor):
         """See `Executor`."""
         interfaces = [suite.interface for suite in variants[0].plan.suites.values()]
         policies = [each.policy for each in variants]
-        with served(policies, interfaces, worlds=self.num_envs) as (server, sources):
+        with served(policies, interfaces, worlds=self.num_envs) as (server, blocks):
             ended = run_in_workers(
-                EpisodePlayer.of(variants, sources).open,
+                EpisodePlayer.of(variants, blocks).open,
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
                 check=interrupts.check,

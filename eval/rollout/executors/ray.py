@@ -21,7 +21,6 @@ from configs.exits import DeferredSignals
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
-from eval.policies.serving import sources_of
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_result
 from eval.rollout.executors.executor import Executor, Jobs, OnBegin, Played, ResultT, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
@@ -57,21 +56,18 @@ class RayCluster(Executor):
         ]
         described, *_ = [_got(service.opened.remote()) for service in self._services]
 
-        def elsewhere(*_: object) -> Any:
-            raise AssertionError("the policy acts in an actor")
-
         def close() -> None:
             while self._services:
                 ray.kill(self._services.pop())
 
-        return [LoadedPolicy(**each, in_world=elsewhere, close=close) for each in described]
+        return [dataclasses.replace(each, close=close) for each in described]
 
     def play(
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
         """See `Executor`."""
         queue = queue_of(variants, jobs, on_begin)
-        player = EpisodePlayer.of(variants, sources_of([each.policy for each in variants]))
+        player = EpisodePlayer.of(variants)
         lost_before: set[EpisodeJob] = set()
         with contextlib.ExitStack() as until_the_end:
             worlds = []

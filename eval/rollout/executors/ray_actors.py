@@ -103,11 +103,12 @@ class WorldActor:
     def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
         self._connection = connection
         self._folder = temporary_folder("oxygen-eval-ray-")
-        runs = [
-            dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
-            for variant, run in enumerate(player.runs)
+        folders = [RunFolder(self._folder / str(variant)) for variant in range(len(player.variants))]
+        variants = [
+            dataclasses.replace(each, run=dataclasses.replace(each.run, folder=folder))
+            for each, folder in zip(player.variants, folders, strict=True)
         ]
-        self._player = dataclasses.replace(player, runs=tuple(runs))
+        self._player = dataclasses.replace(player, variants=tuple(variants))
         self._resources = contextlib.ExitStack()
         self._play: Callable[[EpisodeJob], Any]
 
@@ -126,28 +127,24 @@ class WorldActor:
             return LostJob(reason="the actor of its policy was lost")
 
 
-_SENT_FIELDS = ("interface", "inputs", "writes_texts", "reports_work", "remark", "feedback")
-"""Fields of `LoadedPolicy` that are sent to the driver."""
-
-
 class PolicyService:
     """A policy that answers worlds in batches."""
 
     def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]]) -> None:
         self._opener = opener
         self._opening = threading.Lock()
-        self._sent: list[Mapping[str, Any]] = []
+        self._described: list[LoadedPolicy] = []
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
-    def opened(self) -> list[Mapping[str, Any]]:
-        """Open the policy if needed; the fields of each variant's `LoadedPolicy`."""
+    def opened(self) -> list[LoadedPolicy]:
+        """Open the policy if needed; each variant's, see `LoadedPolicy.described`."""
         with self._opening:
-            if not self._sent:
+            if not self._described:
                 policies = self._opener()
                 server = PolicyServer(policies)
                 threading.Thread(target=self._answer, args=(server,), daemon=True).start()
-                self._sent = [{name: getattr(each, name) for name in _SENT_FIELDS} for each in policies]
-        return self._sent
+                self._described = [each.described() for each in policies]
+        return self._described
 
     def ask(self, world: int, message: Any) -> Any:
         """Answer a world."""
@@ -157,38 +154,29 @@ class PolicyService:
         return answers.get()
 
     def _answer(self, server: PolicyServer) -> None:
-        """Answer all worlds; runs in its own thread."""
-        playing: set[int] = set()
         patience_s = math.inf
         try:
             while True:
                 with contextlib.suppress(queue.Empty):
                     timeout_s = None if patience_s == math.inf else patience_s
-                    self._handle(server, playing, *self._asked.get(timeout=timeout_s))
+                    self._handle(server, *self._asked.get(timeout=timeout_s))
                     while True:
-                        self._handle(server, playing, *self._asked.get_nowait())
+                        self._handle(server, *self._asked.get_nowait())
                 patience_s = server.poll()
         except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)
 
     def _handle(
-        self,
-        server: PolicyServer,
-        playing: set[int],
-        world: int,
-        message: Any,
-        answer: Callable[[object], None],
+        self, server: PolicyServer, world: int, message: Any, answer: Callable[[object], None]
     ) -> None:
         if isinstance(message, EpisodeLeft):
-            playing.discard(world)
             server.job_ended(world)
             answer(None)
         elif isinstance(message, EpisodeStart):
-            playing.add(world)
             server.handle(world, message, answer)
             answer(None)
-        elif world in playing:
+        elif server.serves(world):
             server.handle(world, message, answer)
         else:
             answer(UnknownEpisode())

@@ -201,9 +201,9 @@ def test_an_embodiments_keys_show_all_of_its_interface_and_other_robots_the_name
         (None, "answered with NoneType"),
         (np.zeros((10, 7)), "answered with ndarray"),
         ({"action": np.zeros((10, 7))}, "no 'actions'; it has 'action'"),
-        ({"actions": np.zeros((10, 7), complex)}, "'actions' are ndarray"),
-        ({"actions": [[0.0], [0.0, 1.0]]}, "'actions' are list"),
-        ({"actions": ["left"]}, "'actions' are list"),
+        ({"actions": np.zeros((10, 7), complex)}, "actions are ndarray"),
+        ({"actions": [[0.0], [0.0, 1.0]]}, "actions are list"),
+        ({"actions": ["left"]}, "actions are list"),
     ],
 )
 def test_an_answer_without_actions_is_refused(answer, why):

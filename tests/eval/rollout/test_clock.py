@@ -21,9 +21,8 @@ from eval.rollout.clock import (
     PAUSED,
     DelayEstimator,
     LatencyModel,
-    ReplayError,
     TimedQuery,
-    UnknownCostError,
+    UnknownLatencyError,
     find_clock,
     jitter,
 )
@@ -78,7 +77,7 @@ def test_a_profile_charges_the_work_that_the_engine_reports():
 
 
 def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
-    with pytest.raises(UnknownCostError, match="does not say what it computed"):
+    with pytest.raises(UnknownLatencyError, match="does not say what it computed"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
     run = new_run(tmp_path, CONFIG.model_copy(update={"clock": "profile:jetson-thor"}))
     with pytest.raises(UsageError, match="does not run on it; choose another clock"):
@@ -128,9 +127,9 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
     changes = {"clock": f"replay:{measured.path}", "overlap": "rtc"}
     replayed = find_clock(CONFIG.model_copy(update=changes), [])
     key = next(iter(measured.episodes()))
-    with pytest.raises(ReplayError, match="this is one more"):
+    with pytest.raises(UnknownLatencyError, match="this is one more"):
         replayed.latency(call(key=key, index=99))
-    with pytest.raises(ReplayError, match="texts were finished"):
+    with pytest.raises(UnknownLatencyError, match="texts were finished"):
         replayed.latency(call(key=key, reply=reply(finished=(text(0), text(1)))))
 
 

@@ -18,7 +18,6 @@ from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
 from eval.report.comparison import compare
 from eval.rollout import recorder
-from eval.rollout.clock import PAUSED
 from eval.rollout.episode import EpisodeJob, Variant, run_episode
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import EpisodePlan, TaskPlan
@@ -62,7 +61,6 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
         run=Run(config=RunConfig(video=video), folder=RunFolder(tmp_path)),
         plan=EpisodePlan(tasks=(plan,)),
         policy=opened(policy),
-        clock=PAUSED,
         record=EpisodeRecorder,
     )
     job = EpisodeJob(variant=0, task=0, key=KEY)
