@@ -180,8 +180,10 @@ RepeatableNames = Annotated[tuple[str, ...], *_list_option(lambda given: tuple(_
 NamesOrNone = Annotated[Names, AfterValidator(lambda names: () if names == ("none",) else names)]
 """A list of words; `none` is the empty one."""
 
-Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
+NumbersOf = Annotated[tuple[ValueT, ...], *_list_option(_numbers)]
 """Likewise of whole numbers from 0, with ranges that include both ends: `--task-ids 0-3,7`."""
+
+Numbers = NumbersOf[int]
 
 
 _adapter = functools.cache(TypeAdapter)

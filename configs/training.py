@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from cyclopts import Group, Parameter
 from pydantic import BeforeValidator, Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
+from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, RepeatableNames
 from configs.motion import MotionText
 from configs.schema import (
     OUTPUT,
@@ -59,7 +59,7 @@ class CollectConfig(PlayedConfig):
         horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
     """
 
-    seeds: Annotated[Numbers, WHAT, Field(min_length=1)] = (7,)
+    seeds: Annotated[NumbersOf[Seed], WHAT, Field(min_length=1)] = (7,)
     policy: Annotated[str, WHAT] = "expert"
     expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
     learner: Annotated[str | None, WHAT] = None
@@ -70,12 +70,6 @@ class CollectConfig(PlayedConfig):
     image_size: Annotated[Pixels | None, OUTPUT] = None
     images: Annotated[ImageStorage, OUTPUT] = "png"
     horizon: Annotated[int, OUTPUT, Field(gt=0, le=1000)] = 10
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        if beyond := [seed for seed in self.seeds if seed >= 2**32]:
-            raise ValueError(f"`seeds` has {beyond[0]}; give numbers below {2**32}")
-        return self
 
 
 def _default_text_rows(given: Mapping[str, Any]) -> int:
