@@ -48,25 +48,17 @@ class InferencePolicy(Protocol):
 
 
 class OpenpiPolicy:
-    """A policy with openpi's two methods. Of texts, its answers have the fields that it reads again.
-
-    Attributes:
-        keys: The keys of its observations.
-        feedback: Language task to the fields of later prompts that hold its texts.
-        number: Number of the last query in the episode; -1 before the first.
-        answer: What it returned for that query.
-        timings_ms: The stages of that query until its actions, milliseconds.
-    """
+    """A policy with openpi's two methods. Of texts, its answers have the fields that it reads again."""
 
     def __init__(
         self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
     ) -> None:
         self._policy = policy
-        self.keys = keys
-        self.feedback = feedback or {}
-        self.number, self._written = -1, 0
-        self.answer: Mapping[str, Any] = {}
-        self.timings_ms: Mapping[str, float] = {}
+        self.keys = keys  # of its observations
+        self.feedback = feedback or {}  # language task to the fields of later prompts that hold its texts
+        self.number, self._written = -1, 0  # of the last query in the episode, and of texts
+        self.answer: Mapping[str, Any] = {}  # to that query
+        self.timings_ms: Mapping[str, float] = {}  # stages of that query until its actions
 
     @property
     def interface(self) -> Interface:

@@ -108,9 +108,6 @@ class OxygenReleasePolicy(RemotePolicy):
     """A policy behind OxyGen's server. Each episode has its own connection.
 
     The server cancels the texts of a client when it disconnects, and has no other way to end an episode.
-
-    Attributes:
-        charged_ms: See `eval.policies.base.Policy`.
     """
 
     writes_texts = True
@@ -119,7 +116,7 @@ class OxygenReleasePolicy(RemotePolicy):
         self, client: PolicyClient, keys: OpenpiKeys, metadata: ReleaseMetadata, *, charge_server: bool
     ) -> None:
         super().__init__(client, keys)
-        self.charged_ms: float | None = None
+        self.charged_ms: float | None = None  # see `Policy`
         self._metadata = metadata
         self._charge_server = charge_server
         self._busy_ms = 0.0

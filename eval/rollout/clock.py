@@ -273,9 +273,6 @@ class LatencyModel:
     Actions come first: host, prefill, denoising. The decode jobs follow in order, each with its prefills,
     forks, stacking and decode steps. In mode `parallel` the jobs start with the query in a second process,
     and the query ends when both are done.
-
-    Attributes:
-        action_ms: Until the actions are available.
     """
 
     def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
@@ -298,6 +295,7 @@ class LatencyModel:
             )
         self._profile = profile
         self._slowdown = language
+        # Until the actions are available.
         self.action_ms = acting * (profile.host.ms + profile.prefill.ms + denoise.ms)
         self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
 

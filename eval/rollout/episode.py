@@ -153,19 +153,14 @@ def run_episode(
             interrupts.check()
         recorder.add_episode_end(policy.finish())
         return recorder.result(outcome)
-    except (PolicyLostError, NoTruthError, *fatal):
-        recorder.abandon()
-        raise
-    except (Exception, SystemExit) as error:  # the one place where failures become records
-        if is_disk_full(error):
+    except BaseException as error:  # the one place where failures become records
+        propagates = isinstance(error, (PolicyLostError, NoTruthError, *fatal)) or is_disk_full(error)
+        if propagates or not isinstance(error, Exception | SystemExit):
             recorder.abandon()
             raise
         worlds.close()
         invalid = isinstance(error, ActionError | PhysicsError)
         return recorder.result(Outcome.INVALID_ACTION if invalid else Outcome.ERROR, error)
-    except BaseException:
-        recorder.abandon()
-        raise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -167,12 +167,10 @@ class EpisodeRecorder:
         if self._config.video == "failures" and outcome is Outcome.SUCCESS:
             self._video.discard()
             return None
-        if outcome.has_traceback:
-            # The encoder itself may have failed; recording that must not fail too.
-            with contextlib.suppress(VideoError, OSError):
-                return self._video.close(outcome.value)
-            return None
-        return self._video.close(outcome.value)
+        # If the encoder itself has failed, recording that must not fail too.
+        with contextlib.suppress(*((VideoError, OSError) if outcome.has_traceback else ())):
+            return self._video.close(outcome.value)
+        return None
 
 
 class LivePicture:
