@@ -30,7 +30,7 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused
     monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    options = ("--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "4096")
+    options = ("--suite", "gym_reacher", "--policy", "expert", "--num-envs", "4096")
     assert call(preflight.app, *options, "--output-dir", blocked / "runs") == 1
     lines = capsys.readouterr().out.splitlines()
     failed = {line.split(":")[0].removeprefix("fail  ") for line in lines if line.startswith("fail")}
