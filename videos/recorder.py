@@ -62,10 +62,7 @@ class EpisodeVideo:
 
         Raises:
             VideoError: The encoder has stopped.
-            ValueError: There are no steps or no cameras.
         """
-        if steps < 1 or not images:
-            raise ValueError(f"{steps} steps with images of {len(images)} cameras: both must be at least 1")
         self._draw_newest()
         # Copied, since renderers reuse their buffers and these images are drawn later.
         kept = {name: pixels.copy() for name, pixels in images.items()}

@@ -24,7 +24,7 @@ from eval.collect.dataset import arrow_schema
 from eval.collect.store import DemonstrationKey, EpisodeStore, Histogram
 from eval.metrics.language import true_text
 from eval.policies.base import Policy
-from eval.policies.scripted import Scripted, scripted_policy
+from eval.policies.scripted import Scripted
 from eval.records.query_logs import QueryRecord, truth_to_json
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
@@ -141,10 +141,8 @@ class DemonstrationRecorder:
     def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
         """The policy, corrected by the expert if it is a learner."""
         if self._config.learner is not None:
-            expert = functools.partial(scripted_policy, "expert", suite, world, self._config.expert_noise)
-            demonstrator = Scripted(suite.interface, expert, world)
-            keeps_writing = self._config.feedback is not None
-            policy = CorrectedLearner(policy, demonstrator, keeps_writing=keeps_writing)
+            expert = Scripted("expert", suite, world, noise=self._config.expert_noise)
+            policy = CorrectedLearner(policy, expert, keeps_writing=self._config.feedback is not None)
         self._policy = policy
         return policy
 

@@ -2,12 +2,10 @@
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from configs.errors import UsageError
-from configs.interface import Interface
 from configs.language_task import LanguageTaskConfig
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, true_text
@@ -30,8 +28,7 @@ def open_scripted(
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
 
     def in_world(suite: Suite, world: World) -> Scripted:
-        make = functools.partial(scripted_policy, policy.kind, suite, world, noise)
-        return Scripted(suite.interface, make, world, tasks if generates_text else ())
+        return Scripted(policy.kind, suite, world, noise=noise, tasks=tasks if generates_text else ())
 
     return LoadedPolicy(
         interface=None,
@@ -42,20 +39,8 @@ def open_scripted(
     )
 
 
-def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:
-    """A scripted policy by kind: `expert`, `noop` or `random`; a task without an expert is a UsageError."""
-    if kind == "noop":
-        return Noop(suite.interface)
-    if kind == "random":
-        return Random(suite.interface)
-    expert = suite.expert(world, noise=noise)
-    if expert is None:
-        raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
-    return expert
-
-
 class Scripted:
-    """A scripted policy as a `Policy`, with true texts of `narration`, `memory` and `textual_memory`.
+    """A policy of kind `expert`, `noop` or `random`, with true texts of `narration` and both memories.
 
     A text is written within the query that requests it. Other language tasks have no ground truth and get no
     text. The wording is a function of the episode key.
@@ -63,16 +48,17 @@ class Scripted:
 
     def __init__(
         self,
-        interface: Interface,
-        make: Callable[[], ScriptedPolicy],
+        kind: str,
+        suite: Suite,
         world: World,
+        *,
+        noise: float = 0.0,
         tasks: Sequence[LanguageTaskConfig] = (),
     ) -> None:
-        self.interface = interface
-        self._make = make
-        self._world = world
+        self.interface = suite.interface
+        self._kind, self._suite, self._world, self._noise = kind, suite, world, noise
         self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
-        self._policy: ScriptedPolicy = Noop(interface)
+        self._policy: ScriptedPolicy = Noop(suite.interface)
         self._wording = self._query = self._written = 0
         self._reply = Reply(timings_ms={})
 
@@ -83,7 +69,12 @@ class Scripted:
 
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode in the current state of the world."""
-        self._policy = self._make()
+        if self._kind == "expert":
+            expert = self._suite.expert(self._world, noise=self._noise)
+            assert expert is not None, "suites without an expert are refused before"
+            self._policy = expert
+        else:
+            self._policy = Random(self.interface) if self._kind == "random" else Noop(self.interface)
         self._policy.reset(key)
         self._wording = key.digest() % WORDINGS
         self._query = self._written = 0

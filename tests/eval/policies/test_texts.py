@@ -26,8 +26,6 @@ from oxygen.serving.requests import GREEDY, Sampling
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Deadline
 from sim_envs.fake import FakeSuite, FakeWorld
-from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.scripted.policy import Noop
 from sim_envs.truth.wording import parse_narration
 from sim_envs.world import EpisodeKey
 from tests.oxygen.serving.fake_runner import FakeRunner
@@ -39,7 +37,7 @@ HEADLINE_TASKS = [load(LanguageTaskConfig, name) for name in HEADLINES]
 def spoken(tasks, queries=6, key=KEY):
     """What the oracle says in each query of an episode of the fake world, and its scores."""
     world = FakeWorld()
-    policy = Scripted(LIBERO_INTERFACE, lambda: Noop(LIBERO_INTERFACE), world, tasks)
+    policy = Scripted("noop", FakeSuite(), world, tasks=tasks)
     grader = EpisodeGrader(control_hz=20.0)
     policy.reset(key)
     said = []
