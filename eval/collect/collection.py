@@ -127,7 +127,7 @@ def collect_from(
         store.begin(options)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))
-        console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending), workers=workers)
+        console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending))
 
         if pending:
             executor = SERIAL if workers == 1 else Processes(num_envs=workers)
@@ -259,40 +259,26 @@ class CollectionConsole:
     """Prints the progress of one collection; `progress` is its bar, shown while entered."""
 
     def __init__(
-        self,
-        config: CollectConfig,
-        keys: Collection[DemonstrationKey],
-        dataset: Path,
-        *,
-        pending: int,
-        workers: int,
+        self, config: CollectConfig, keys: Collection[DemonstrationKey], dataset: Path, *, pending: int
     ) -> None:
         """Print what is collected, and how many of the `keys` are done already."""
         console = TextConsole()
         self.print, self._logs = console.print, not console.is_terminal
-        self._dataset, self._pending = dataset, pluralize(pending, "episode")
+        self._pending = pluralize(pending, "episode")
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
         motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
-        self.print(
-            f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{motion}{learner}, "
-            f"assets {escape(', '.join(sorted({key.assets for key in keys})))} → {escape(str(dataset))}",
-            soft_wrap=True,
-        )
+        what = f"[bold]{escape(config.policy)}[/]{noise}{motion}{learner}"
+        assets = escape(", ".join(sorted({key.assets for key in keys})))
+        self.print(f"Demonstrations of {what}, assets {assets} → {escape(str(dataset))}", soft_wrap=True)
         if done := len(keys) - pending:
             self.print(f"Played before: {done} of {pluralize(len(keys), 'episode')}.")
         self.played = self.errors = self._solved = self._frames = 0
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=self._logs,  # without a terminal, a line per minute instead
-        )
-        self._bar = self.progress.add_task(pluralize(workers, "worker"), total=pending, status="")
+        columns = BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[status]}")
+        # Without a terminal, a line per minute instead.
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=self._logs)
+        self._bar = self.progress.add_task("", total=pending, status="")
         self._began = self._logged = time.monotonic()
 
     def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
@@ -314,9 +300,9 @@ class CollectionConsole:
             self.print(f"{self.played} of {self._pending}, {status}", soft_wrap=True)
 
     def conclude(self, counts: Mapping[str, int], sheet: Path) -> None:
-        """Print a summary of the dataset."""
+        """Print a summary of the dataset and the path of its contact sheet."""
         kept = counts["demonstrations"]
-        files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
+        files = [file for part in ("data", "meta", "videos") for file in (sheet.parent / part).rglob("*")]
         size = sum(file.stat().st_size for file in files if file.is_file()) / kept / 1e6
         summary = [
             f"[bold]{pluralize(kept, 'demonstration')}[/]",
