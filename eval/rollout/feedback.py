@@ -1,7 +1,7 @@
 """Texts in the prompts of one episode: which were delivered when, and the prompt of each query."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError
 from configs.feedback import (
@@ -37,8 +37,8 @@ class EpisodeFeedback:
         self._lookback = {each.field: steps_in(1e3 * each.lookback_s, control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
-        for task in feedback if frozen else ():
-            self._apply(task, frozen, step=None, observed_step=None)
+        for fields in feedback.values() if frozen else ():
+            self._add(parse_answer(frozen, fields), step=None, observed_step=None)
 
     def observed(
         self, observation: Observation, step: int, truth: Truth | None
@@ -51,7 +51,7 @@ class EpisodeFeedback:
         self._queries.append((step, truth))
         if self._source == "truth":
             for task in self._feedback:
-                self._apply_truth(task, truth, step=step, observed_step=step)
+                self._add(self._true_texts(task, truth), step=step, observed_step=step)
         fed: dict[str, FedText] = {}
         for field, applied in self._applied.items():
             limit = step - self._lookback[field]
@@ -72,26 +72,23 @@ class EpisodeFeedback:
         for text in sorted(texts, key=lambda each: (delivery_step(each), each.requested_query)):
             if text.task in self._feedback:
                 observed_step, truth = self._queries[text.requested_query]
-                if self._source == "own":
-                    self._apply(text.task, text.text, step=text.step, observed_step=observed_step)
-                else:
-                    self._apply_truth(text.task, truth, step=text.step, observed_step=observed_step)
+                answered = parse_answer(text.text, self._feedback[text.task])
+                fed = answered if self._source == "own" else self._true_texts(text.task, truth)
+                self._add(fed, step=text.step, observed_step=observed_step)
 
-    def _apply(self, task: str, answer: str, *, step: int | None, observed_step: int | None) -> None:
-        """Apply all fields of an answer, or none of one that cannot be read."""
-        for field, text in (parse_answer(answer, self._feedback[task]) or {}).items():
-            self._add(field, text, step=step, observed_step=observed_step)
-
-    def _apply_truth(self, task: str, truth: Truth | None, *, step: int | None, observed_step: int) -> None:
-        """Apply the true text of each field that the language task fills."""
+    def _true_texts(self, task: str, truth: Truth | None) -> dict[str, str]:
+        found: dict[str, str] = {}
         for field, name in true_tasks(task, self._feedback[task]).items():
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 raise NoTruthError(
                     f"--feedback {self._source}: the world has no truth of {name!r}; choose own or none"
                 )
-            self._add(field, true, step=step, observed_step=observed_step)
+            found[field] = true
+        return found
 
-    def _add(self, field: str, text: str, *, step: int | None, observed_step: int | None) -> None:
-        text, cut = cleaned(text, self._max_chars[field])
-        self._applied[field].append(FedText(text=text, step=step, observed_step=observed_step, cut=cut))
+    def _add(self, texts: Mapping[str, str] | None, *, step: int | None, observed_step: int | None) -> None:
+        """Add the text of each field; None is an answer that cannot be read."""
+        for field, text in (texts or {}).items():
+            short, cut = cleaned(text, self._max_chars[field])
+            self._applied[field].append(FedText(text=short, step=step, observed_step=observed_step, cut=cut))
