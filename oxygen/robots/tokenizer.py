@@ -123,7 +123,7 @@ def load(source: str | Path) -> SentencePieceTokenizer:
 
 
 def tiny() -> SentencePieceTokenizer:
-    """The bundled small vocabulary, made by `python -m oxygen.tools.train_tokenizer`."""
+    """The bundled small vocabulary."""
     return SentencePieceTokenizer((importlib.resources.files("oxygen") / "assets/tiny.model").read_bytes())
 
 

@@ -1,1 +1,1 @@
-"""Command lines for checkpoints: parity with openpi, conversion, tokenizer training."""
+"""Command lines for checkpoints: parity with openpi, conversion."""

@@ -98,7 +98,6 @@ def test_a_command_ends_with_its_exit_code_or_one_line(outcome, monkeypatch):
     [
         *(module for module, _ in _COMMANDS.values()),
         *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
-        "oxygen.tools.train_tokenizer",
     ],
 )
 def test_every_command_refuses_unknown_options_and_prints_help(
