@@ -186,7 +186,10 @@ class VectorPolicy:
             kept, prompt_cut = int(inputs.length[robot]), 0
             if kept == config.max_prompt:
                 prompt_cut = self.transform.prompt_length(observations[robot], self.tokenizer) - kept
-            self._sessions[robot].begin_query(step.actions[robot], states[robot], timings_ms, prompt_cut)
+            session = self._sessions[robot]
+            session.last, session.prompt_cut = (step.actions[robot], states[robot]), prompt_cut
+            session.timings_ms = session.acted_ms = timings_ms
+            session.queries += 1
         return chunks
 
     def acted_ms(self, robot: int) -> Mapping[str, float]:
@@ -263,11 +266,12 @@ class _Session:
         self._tasks = tasks
         self._tokenizer = tokenizer
         self.queries = first_query
-        self._last: tuple[Float32[np.ndarray, "horizon action"], Float64[np.ndarray, " state"]] | None = None
+        # The normalised chunk and the state of the last query.
+        self.last: tuple[Float32[np.ndarray, "horizon action"], Float64[np.ndarray, " state"]] | None = None
         self.timings_ms: Mapping[str, float] | None = None  # of a query that waits for its reply
         self.acted_ms: Mapping[str, float] = {}
         self.reply: Reply | None = None
-        self._prompt_cut = 0
+        self.prompt_cut = 0  # tokens cut from its prompt
         self._finished: list[Text] = []
         self._dropped: list[TextRequest] = []
         self._tokens = 0
@@ -276,26 +280,14 @@ class _Session:
         self, prefix: ActionPrefix, transform: Transform, state: Float64[np.ndarray, " state"]
     ) -> Guidance:
         """Guidance of the next chunk towards the part of the last one, kept normalised, in execution."""
-        horizon = 0 if self._last is None else len(self._last[0])
-        if self._last is None or prefix.first >= horizon:
+        horizon = 0 if self.last is None else len(self.last[0])
+        if self.last is None or prefix.first >= horizon:
             raise UsageError(
                 f"action prefix {prefix}: the last chunk of the episode has {horizon} actions; leave it out "
                 "if no chunk is being executed"
             )
-        chunk = transform.moved(*self._last, state)
+        chunk = transform.moved(*self.last, state)
         return Guidance.towards(chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
-
-    def begin_query(
-        self,
-        chunk: Float32[np.ndarray, "horizon action"],
-        state: Float64[np.ndarray, " state"],
-        timings_ms: Mapping[str, float],
-        prompt_cut: int,
-    ) -> None:
-        """Record a query's normalised actions, state, stage times, and tokens cut from its prompt."""
-        self._last, self._prompt_cut = (chunk, state), prompt_cut
-        self.timings_ms = self.acted_ms = timings_ms
-        self.queries += 1
 
     def add(self, step: EngineStep) -> None:
         """Add the texts of a completed engine step; if it served a query of this robot, prepare the reply."""
@@ -325,7 +317,7 @@ class _Session:
             tokens=tokens,
             tokens_per_frame=step.decode_steps,
             work=work,
-            prompt_cut=self._prompt_cut,
+            prompt_cut=self.prompt_cut,
         )
         self.timings_ms = None
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import jax
@@ -17,20 +16,7 @@ from oxygen.serving.text_decoder import DecodeResult, TextDecoder
 from oxygen.typing import Float32
 
 _MIN_S = 1e-6  # time recorded for decode steps that were done before the host read the actions
-
-
-class _RunningMean:
-    """An exponential moving average."""
-
-    _NEW_WEIGHT = 0.2
-
-    def __init__(self) -> None:
-        self.value: float | None = None
-
-    def add(self, sample: float) -> None:
-        """Add a sample."""
-        before = sample if self.value is None else self.value
-        self.value = before + self._NEW_WEIGHT * (sample - before)
+_NEW_WEIGHT = 0.2  # weight of a new sample in the exponential moving averages
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -72,8 +58,8 @@ class Engine:
         self._decoder = decoder
         self._budget = budget
         self._clock = clock
-        self._step_ms: defaultdict[int, _RunningMean] = defaultdict(_RunningMean)  # by batch size
-        self._acting_ms = _RunningMean()
+        self._step_ms: dict[int, float] = {}  # moving average of a decode step, by batch size
+        self._acting_ms: float | None = None  # likewise, from a query's arrival to its actions
         self._busy_s = 0.0
         self._step: EngineStep | None = None
         self.compiles_in_second_process = 0
@@ -115,8 +101,8 @@ class Engine:
         steps = batch = 0
         if budgeted := [job for job in plan.jobs if not job.to_the_end]:
             batch = self._runner.sizes.batch_of(budgeted[0].batch)
-            spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
-            steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms[batch].value)
+            spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms or 0.0)
+            steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms.get(batch))
             steps = min(steps, max(job.steps for job in budgeted))
         if self._decoder is not None and plan.jobs:
             self._decoder.begin(inputs, plan.jobs, prefix, steps)
@@ -127,7 +113,7 @@ class Engine:
         if guidance is not None and len(on_host) == 2:
             actions = np.where(guidance.guides[:, None, None], *on_host)
         actions_ready_s = self._clock()
-        self._acting_ms.add(1e3 * (actions_ready_s - arrived_s))
+        self._acting_ms = _averaged(self._acting_ms, 1e3 * (actions_ready_s - arrived_s))
         self._step = EngineStep(
             plan=plan,
             actions=actions,
@@ -153,8 +139,8 @@ class Engine:
             decoded = self._decoder.finish()
             self.compiles_in_second_process = decoded.compiles
         if step.decode_steps:  # forks included: their time is spread over the steps
-            decode_ms = 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
-            self._step_ms[step.decode_batch].add(decode_ms / step.decode_steps)
+            batch, decode_ms = step.decode_batch, 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
+            self._step_ms[batch] = _averaged(self._step_ms.get(batch), decode_ms / step.decode_steps)
         step.new_tokens = self._scheduler.commit(decoded.tokens)
         began_s = max(delivered_s, decoded.began_s)
         done_s = max(began_s, decoded.done_s)
@@ -183,3 +169,7 @@ class Engine:
         """Free the text decoder's resources."""
         if self._decoder is not None:
             self._decoder.close()
+
+
+def _averaged(before: float | None, sample: float) -> float:
+    return sample if before is None else before + _NEW_WEIGHT * (sample - before)

@@ -19,10 +19,6 @@ _MAX_PER_QUERY = 2**16
 """Maximal requests of a task in one query of a robot: their sampling keys have 16 bits for the ordinal."""
 
 
-def _rng(*key: int) -> np.random.Generator:
-    return np.random.default_rng(key)
-
-
 def _at_least(bound: int, kind: str, /, **values: int) -> None:
     for name, value in values.items():
         if value < bound:
@@ -107,7 +103,7 @@ class Poisson:
 
     def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        return (None,) * int(_rng(self.seed, robot, query, 0).poisson(self.rate))
+        return (None,) * int(np.random.default_rng((self.seed, robot, query, 0)).poisson(self.rate))
 
     def within(self, queries: int) -> int:
         """Three standard deviations above the mean, exceeded about once in a thousand times."""
@@ -137,7 +133,7 @@ class RandomLength:
     def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
         count = len(self.arrivals.due(robot, query))
-        random = _rng(self.seed, robot, query, 1)
+        random = np.random.default_rng((self.seed, robot, query, 1))
         sampled = random.integers(self.min_tokens, self.max_tokens, count, endpoint=True)
         return tuple(int(limit) for limit in sampled)
 
