@@ -258,27 +258,22 @@ def _products(
 
 
 def attention_single_row(
-    q: Float[Array, "query head dim"], *parts: KeyValues
+    q: Float[Array, "query head dim"],
+    k: Float[Array, "kv_head dim position"],
+    v: Float[Array, "position kv_head dim"],
+    mask: Bool[Array, "query position"],
 ) -> Float[Array, "query head dim"]:
-    """The same for one row, over several parts, as plain matrix products.
+    """The same for one row, as plain matrix products.
 
-    Here a part's `k` is [kv_head, dim, position], `v` [position, kv_head, dim], `mask` [query, position].
-
-    On a CPU, XLA reads these in place; for batched products it copies and transposes the keys.
+    On a CPU, XLA reads keys and values in place; for batched products it copies and transposes the keys.
     """
     outputs = []
-    for head, group in enumerate(jnp.split(q, parts[0].k.shape[0], axis=1)):  # which share one KV head
-        flat, scores = group.reshape(-1, group.shape[-1]), []
-        for part in parts:
-            logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
-            scores.append(jnp.where(part.mask[:, None], logits.reshape(*group.shape[:2], -1), _MASKED))
-        weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
-        weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
-        for part in parts:
-            stop = start + part.v.shape[0]
-            out = out + weights[:, start:stop] @ part.v[:, head]
-            start = stop
-        outputs.append(out.reshape(group.shape))
+    for head, group in enumerate(jnp.split(q, k.shape[0], axis=1)):  # which share one KV head
+        flat = group.reshape(-1, group.shape[-1])
+        logits = jnp.einsum("gh,hs->gs", flat, k[head], preferred_element_type=jnp.float32)
+        scores = jnp.where(mask[:, None], logits.reshape(*group.shape[:2], -1), _MASKED)
+        weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype).reshape(len(flat), -1)
+        outputs.append((weights @ v[:, head]).reshape(group.shape))
     return jnp.concatenate(outputs, axis=1)
 
 

@@ -1,7 +1,6 @@
 """Text decoding: forks the prefix KV cache into the slots of new requests, then decodes token by token."""
 
 import dataclasses
-import functools
 
 import flax.struct
 import jax
@@ -48,28 +47,25 @@ def fork(
     shown, suffix = prefix, new.suffix
     if weights.stale_slots is not None:
         shown = weights.stale_slots.in_place_of_prompt(weights, prefix)
-        rows = jnp.arange(len(suffix), dtype=jnp.int32)
-        suffix = jnp.pad(suffix, ((0, 0), (0, 1))).at[rows, new.suffix_length].set(new.token)
+        every = jnp.arange(len(suffix), dtype=jnp.int32)
+        suffix = jnp.pad(suffix, ((0, 0), (0, 1))).at[every, new.suffix_length].set(new.token)
     x = pi05.embed_text(weights, suffix)
     angles = _table(weights, pool).at(_following(position, x.shape[1]))
-    kept = []
-    for number, (layer, held) in enumerate(zip(weights.trunk, pool.layers, strict=True)):
-        begin = LayerPrefix(
-            robot=new.robots,
-            k=prefix.k[number],
-            v=prefix.v[number],
-            shown_k=shown.k[number],
-            shown_v=shown.v[number],
-        )
-
+    rows, tokens = x.shape[:2]
+    before = jnp.broadcast_to(prefix.valid()[new.robots], (rows, tokens, prefix.k[0].shape[1]))
+    own = jnp.broadcast_to(jnp.tri(tokens, dtype=bool), (rows, tokens, tokens))
+    mask = jnp.concatenate([before, own], axis=2)
+    leaves, kept = (prefix.k, prefix.v, shown.k, shown.v), []
+    for layer, held, *kv in zip(weights.trunk, pool.layers, *leaves, strict=True):
         # The pool is only written, not read: a read before the next write would make XLA copy it.
         def attend(
-            q: Array, k: Array, v: Array, held: KvLayer = held, begin: LayerPrefix = begin
+            q: Array, k: Array, v: Array, held: KvLayer = held, kv: list[Array] = kv
         ) -> tuple[Array, KvLayer]:
-            tokens = Tokens(slot=new.slots, position=position, q=q, k=k, v=v)
-            return jax.lax.platform_dependent(
-                held, tokens, begin, cpu=fork_slot_by_slot, default=fork_all_at_once
-            )
+            prefix_k, prefix_v, shown_k, shown_v = (leaf[new.robots] for leaf in kv)
+            held = kv_pool.begin(held, new.slots, shown_k, shown_v)
+            held = kv_pool.append(held, (new.slots, position), k, v)
+            k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
+            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), held
 
         x, filled = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(filled)
@@ -126,17 +122,6 @@ def _table(weights: Weights, pool: KvPool) -> gemma.RotaryTables:
 
 
 @flax.struct.dataclass
-class LayerPrefix:
-    """One layer's prefix KV cache, copied into the slots of new requests: [robot, position, kv_head, dim]."""
-
-    robot: Leaf  # the prefix row of each request, [row]
-    k: Leaf
-    v: Leaf
-    shown_k: Leaf  # what generated tokens see; the same, but for mask `published` of an adapter
-    shown_v: Leaf
-
-
-@flax.struct.dataclass
 class Tokens:
     """The new tokens of every row in one layer."""
 
@@ -157,52 +142,12 @@ def by_device(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     return jax.lax.platform_dependent(held, tokens, cpu=decode_slot_by_slot, default=decode_all_at_once)
 
 
-def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
-    """For CPUs: one slot at a time."""
-
-    def one(held: KvLayer, of_row: tuple[Tokens, Array]) -> tuple[KvLayer, Array]:
-        token, robot = of_row
-        before_k, before_v = prefix.k[robot], prefix.v[robot]
-        held = kv_pool.begin(held, token.slot, prefix.shown_k[robot], prefix.shown_v[robot])
-        held = kv_pool.append(held, (token.slot, token.position), token.k, token.v)
-        seen = _before(token, prefix.k.shape[1])
-        before = gemma.KeyValues(k=kv_pool.transposed(before_k), v=before_v, mask=seen)
-        own = gemma.KeyValues(
-            k=kv_pool.transposed(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool)
-        )
-        return held, gemma.attention_single_row(token.q, before, own)
-
-    held, heads = jax.lax.scan(one, held, (tokens, prefix.robot))
-    return heads, held
-
-
-def fork_all_at_once(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
-    """For other devices: in one batch."""
-    before_k, before_v = prefix.k[prefix.robot], prefix.v[prefix.robot]
-    held = kv_pool.begin_all(held, tokens.slot, prefix.shown_k[prefix.robot], prefix.shown_v[prefix.robot])
-    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
-    before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
-    own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
-    keys = gemma.KeyValues(
-        k=jnp.concatenate([before_k, tokens.k], axis=1),
-        v=jnp.concatenate([before_v, tokens.v], axis=1),
-        mask=jnp.concatenate([before, own], axis=2),
-    )
-    return gemma.attention(tokens.q, keys), held
-
-
-def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
-    """Mask of the valid positions of a prefix with `size` positions."""
-    seen = jnp.arange(size, dtype=jnp.int32) < token.position
-    return jnp.broadcast_to(seen[None], (token.q.shape[0], size))
-
-
 def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     """With at least half of the slots in use: reads all slots in place and discards idle ones.
 
     That is faster than copying the slots in use, which takes a read, a write and another read.
     """
-    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
     row = jnp.zeros((len(held.v),), jnp.int32).at[tokens.slot].set(number)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
@@ -215,13 +160,13 @@ def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
 
     All writes come before the reads, so that XLA does not copy the pool.
     """
-    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
 
     def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
         slot, q, seen = of_row
         k, v = (jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False) for leaf in (held.k, held.v))
-        return None, gemma.attention_single_row(q, gemma.KeyValues(k=k, v=v, mask=seen))
+        return None, gemma.attention_single_row(q, k, v, seen)
 
     _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_SLOTS_UNROLLED)
     return heads, held
@@ -229,7 +174,7 @@ def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
 
 def decode_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     """For other devices with few slots in use: in one batch, with a copy of one layer of these slots."""
-    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = held.k[tokens.slot], held.v[tokens.slot]
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
     return gemma.attention_transposed(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from oxygen.model.config import Pi05Config
 from oxygen.serving.sampler import SamplingState
-from oxygen.typing import Array, Float, Int32, Leaf
+from oxygen.typing import Array, Int32, Leaf
 
 NOTHING = -1
 """Marks tokens not written yet."""
@@ -88,37 +88,15 @@ def empty_decode_state(
     )
 
 
-def transposed(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows kv_head dim position"]:
-    """Keys in the pool's layout."""
-    return jnp.moveaxis(k, -3, -1)
-
-
-def begin(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer:
-    """Fill a slot with [position, kv_head, dim] and clear the rest of it."""
-    size = k.shape[0]
-    rest = jnp.zeros((layer.v.shape[1] - size, *v.shape[1:]), v.dtype)
-    layer = append(layer, (slot, jnp.int32(0)), k, v)
-    return append(layer, (slot, jnp.int32(size)), rest, rest)
-
-
-def begin_all(layer: KvLayer, slots: Int32[Array, " row"], k: Array, v: Array) -> KvLayer:
-    """The same for many slots at once, [row, position, kv_head, dim]."""
+def begin(layer: KvLayer, slots: Int32[Array, " row"], k: Array, v: Array) -> KvLayer:
+    """Fill slots with [row, position, kv_head, dim] and clear the rest of them."""
     rest = ((0, 0), (0, layer.v.shape[1] - v.shape[1]), (0, 0), (0, 0))
     k, v = jnp.pad(k, rest), jnp.pad(v, rest)
-    return KvLayer(k=layer.k.at[slots].set(transposed(k)), v=layer.v.at[slots].set(v))
+    return KvLayer(k=layer.k.at[slots].set(jnp.moveaxis(k, 1, 3)), v=layer.v.at[slots].set(v))
 
 
 def append(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
-    """Write [token, kv_head, dim] at `at` = (slot, position), clamped to the slot's end."""
-    slot, position = at
-    return KvLayer(
-        k=jax.lax.dynamic_update_slice(layer.k, transposed(k)[None], (slot, 0, 0, position)),
-        v=jax.lax.dynamic_update_slice(layer.v, v[None], (slot, position, 0, 0)),
-    )
-
-
-def append_all(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
-    """The same for many slots at once, [row, token, kv_head, dim]; positions beyond the end are dropped."""
+    """Write [row, token, kv_head, dim] at `at` = (slots, positions); positions beyond the end are dropped."""
     slots, positions = at
     every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
     return KvLayer(

@@ -120,7 +120,6 @@ class Demonstrations:
         self._video_frames = functools.lru_cache(maxsize=1)(self._decode_videos)
 
     def __len__(self) -> int:
-        """The number of frames."""
         return len(self.columns["index"])
 
     def check_robot(self, name: str) -> None:

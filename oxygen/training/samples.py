@@ -47,7 +47,6 @@ class Recording:
             )
 
     def __len__(self) -> int:
-        """The number of control steps."""
         return len(self.actions)
 
 
@@ -169,7 +168,6 @@ class Samples:
         )
 
     def __len__(self) -> int:
-        """The number of frames."""
         return len(self.state)
 
     def pixels(self, rows: Int64[np.ndarray, " row"]) -> UInt8[np.ndarray, "row camera side side 3"]:

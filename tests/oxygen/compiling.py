@@ -9,7 +9,7 @@ import jax
 import pytest
 from jax.stages import Compiled, Lowered
 
-from oxygen.serving import decode
+from oxygen.serving import runner
 from oxygen.training import optimiser
 
 Where = Literal["cpu", "elsewhere"]
@@ -52,5 +52,5 @@ def traced_for(where: Where) -> Iterator[None]:
         if where == "elsewhere":
             patch.setattr(jax.lax, "platform_dependent", lambda *args, **by: by["default"](*args))
             # JAX knows a function that it has traced; another one of the same content it traces anew.
-            patch.setattr(decode, "fork", functools.partial(decode.fork))
+            patch.setattr(runner, "_decode", functools.partial(runner._decode))
         yield

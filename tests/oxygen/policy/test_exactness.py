@@ -26,11 +26,11 @@ WARM = Sampling(temperature=0.9, top_k=20)
 
 
 @functools.cache
-def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", new: int = 2) -> Runner:
+def runner_of(dtype: str, *, top_k: int, where: Where = "cpu") -> Runner:
     config = dataclasses.replace(SMALL, dtype=dtype)
     weights = pi05.prepare(params.random_params(config, 3), config)
     sizes = ProgramSizes(
-        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), forks=(new,), suffix=3, limit=LIMIT, top_k=top_k
+        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), forks=(2,), suffix=3, limit=LIMIT, top_k=top_k
     )
     with traced_for(where):
         return Runner(config, weights, sizes)
@@ -157,23 +157,17 @@ def test_sampling_that_was_not_compiled_is_refused(served, greedy):
             runner.new_requests([request_in(0, sampling=Sampling(temperature=0.5, top_k=top_k))])
 
 
-@pytest.mark.parametrize(
-    ("where", "new", "copied"),
-    [pytest.param("cpu", 1, 5, marks=pytest.mark.slow), ("cpu", 2, 5), ("elsewhere", 2, 6)],
-)
-def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where, new, copied):
-    """Of a single request too, whose loop XLA unrolls, and then copied the pool to read it after a write.
-
-    Not even a layer of the pool, which is 7 rows.
-    """
-    runner = runner_of("float32", top_k=0, where=where, new=new)
+@pytest.mark.parametrize("where", ["cpu", "elsewhere"])
+def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where):
+    """Not even a layer of the pool, which is 7 rows."""
+    runner = runner_of("float32", top_k=0, where=where)
     pool, _ = jax.eval_shape(runner.empty)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
     for program in (*runner.programs.decode.values(), *runner.programs.fork.values()):
         memory = program.memory_analysis()
         assert memory.alias_size_in_bytes == size
-        assert memory.temp_size_in_bytes < copied * row, "at most a few of one layer's rows"
+        assert memory.temp_size_in_bytes < 6 * row, "at most a few of one layer's rows"
 
 
 def after_others(served):
