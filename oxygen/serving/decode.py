@@ -13,8 +13,6 @@ from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
-_SLOTS_UNROLLED = 2  # slots read at once on a CPU; each needs memory for one layer of a slot
-
 
 @flax.struct.dataclass
 class NewRequests:
@@ -104,7 +102,7 @@ def decode(
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
 
         def attend(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
-            return by_device(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
+            return by_occupancy(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
 
         x, longer = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(longer)
@@ -132,14 +130,13 @@ class Tokens:
     v: Leaf
 
 
-def by_device(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+def by_occupancy(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     """Write tokens into their slots and attend causally: the heads' outputs, and the layer.
 
-    In place if at least half of the slots are in use, else as suits the device.
+    In place if at least half of the slots are in use.
     """
-    if 2 * len(tokens.slot) >= len(held.v):
-        return decode_in_place(held, tokens)
-    return jax.lax.platform_dependent(held, tokens, cpu=decode_slot_by_slot, default=decode_all_at_once)
+    attend = decode_in_place if 2 * len(tokens.slot) >= len(held.v) else decode_copied
+    return attend(held, tokens)
 
 
 def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
@@ -155,28 +152,13 @@ def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     return heads[tokens.slot], held
 
 
-def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """For CPUs with few slots in use: one slot at a time, whose keys and values stay in the CPU's cache.
-
-    All writes come before the reads, so that XLA does not copy the pool.
-    """
-    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
-    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
-
-    def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
-        slot, q, seen = of_row
-        k, v = (jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False) for leaf in (held.k, held.v))
-        return None, gemma.attention_single_row(q, k, v, seen)
-
-    _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_SLOTS_UNROLLED)
-    return heads, held
-
-
-def decode_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """For other devices with few slots in use: in one batch, with a copy of one layer of these slots."""
+def decode_copied(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """With few slots in use: reads a copy of one layer of these slots."""
     held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = held.k[tokens.slot], held.v[tokens.slot]
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
+    if len(tokens.slot) == 1:
+        return gemma.attention_single_row(tokens.q[0], k[0], v[0], seen[0])[None], held
     return gemma.attention_transposed(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
 
 

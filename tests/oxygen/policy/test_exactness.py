@@ -17,7 +17,7 @@ from oxygen.serving.kv_pool import KvPool
 from oxygen.serving.requests import GREEDY, Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner
 from tests.commands import printed
-from tests.oxygen.compiling import DTYPES_AND_DEVICES, Where, traced_for
+from tests.oxygen.compiling import DTYPES
 from tests.oxygen.conftest import SMALL
 
 ROBOTS, SLOTS, BATCH, LIMIT = 3, 6, 4, 8
@@ -26,20 +26,18 @@ WARM = Sampling(temperature=0.9, top_k=20)
 
 
 @functools.cache
-def runner_of(dtype: str, *, top_k: int, where: Where = "cpu") -> Runner:
+def runner_of(dtype: str, *, top_k: int) -> Runner:
     config = dataclasses.replace(SMALL, dtype=dtype)
     weights = pi05.prepare(params.random_params(config, 3), config)
     sizes = ProgramSizes(
         robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), forks=(2,), suffix=3, limit=LIMIT, top_k=top_k
     )
-    with traced_for(where):
-        return Runner(config, weights, sizes)
+    return Runner(config, weights, sizes)
 
 
-@pytest.fixture(scope="module", params=DTYPES_AND_DEVICES, ids=" ".join)
+@pytest.fixture(scope="module", params=DTYPES)
 def served(request) -> Runner:
-    dtype, where = request.param
-    return runner_of(dtype, top_k=20, where=where)
+    return runner_of(request.param, top_k=20)
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +155,12 @@ def test_sampling_that_was_not_compiled_is_refused(served, greedy):
             runner.new_requests([request_in(0, sampling=Sampling(temperature=0.5, top_k=top_k))])
 
 
-@pytest.mark.parametrize("where", ["cpu", "elsewhere"])
-def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where):
+def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(greedy):
     """Not even a layer of the pool, which is 7 rows."""
-    runner = runner_of("float32", top_k=0, where=where)
-    pool, _ = jax.eval_shape(runner.empty)
+    pool, _ = jax.eval_shape(greedy.empty)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
-    for program in (*runner.programs.decode.values(), *runner.programs.fork.values()):
+    for program in (*greedy.programs.decode.values(), *greedy.programs.fork.values()):
         memory = program.memory_analysis()
         assert memory.alias_size_in_bytes == size
         assert memory.temp_size_in_bytes < 6 * row, "at most a few of one layer's rows"

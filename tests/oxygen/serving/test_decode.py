@@ -1,4 +1,4 @@
-"""Texts beside actions: what forking and decoding read, write and leave alone, the same on all devices."""
+"""Texts beside actions: what forking and decoding read, write and leave alone."""
 
 import dataclasses
 import functools
@@ -16,40 +16,30 @@ from oxygen.serving import decode, kv_pool, sampler
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
-from tests.oxygen.compiling import DTYPES_AND_DEVICES, traced_for
+from tests.oxygen.compiling import DTYPES
 from tests.oxygen.conftest import SMALL
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROOM, STEPS = 7, 16, 6
 
 
-@pytest.fixture(scope="module", params=DTYPES_AND_DEVICES, ids=" ".join)
+@pytest.fixture(scope="module", params=DTYPES)
 def model(request):
-    dtype, where = request.param
-    return Model(dataclasses.replace(SMALL, dtype=dtype), where)
+    return Model(dataclasses.replace(SMALL, dtype=request.param))
 
 
 class Model:
-    """A small policy's functions, compiled for a kind of device, and a prefix of two robots."""
+    """A small policy's functions, and a prefix of two robots."""
 
-    def __init__(self, config, where="cpu"):
-        self.config, self.where = config, where
+    def __init__(self, config):
+        self.config = config
         self.weights = pi05.prepare(params.random_params(config, 1), config)
-        self.fork = self.compiled(decode.fork, self.weights)
-        self.decode = self.compiled(decode.decode, self.weights)
-        self.embed = self.compiled(pi05.embed_prefix, self.weights, config)
-        self.prefill = self.compiled(pi05.prefill, self.weights)
+        self.fork, self.decode, self.prefill = (
+            jax.jit(functools.partial(function, self.weights))
+            for function in (decode.fork, decode.decode, pi05.prefill)
+        )
+        self.embed = jax.jit(functools.partial(pi05.embed_prefix, self.weights, config))
         self.prefix = self.read(seed=0)
-
-    def compiled(self, function, *first):
-        """Only its own calls, of which some trace it, are made as for that device."""
-        program = jax.jit(functools.partial(function, *first))
-
-        def call(*arguments):
-            with traced_for(self.where):
-                return program(*arguments)
-
-        return call
 
     def read(self, seed):
         rng = np.random.default_rng(seed)
@@ -181,7 +171,7 @@ def test_neither_a_larger_pool_nor_decoding_beyond_the_room_changes_a_text_but_a
     assert np.array_equal(texts.written[:3], at_limit.written[:3])
 
 
-in_float32 = pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+in_float32 = pytest.mark.parametrize("model", ["float32"], indirect=True)
 
 
 @in_float32
@@ -211,29 +201,28 @@ def test_denoising_follows_the_velocity_from_step_to_step(model):
 
 
 @pytest.mark.parametrize("kv_heads", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(kv_heads):
-    """With few slots of the pool at work; crowded ones are read in place on every device."""
+def test_texts_are_the_same_in_a_crowded_pool_among_few_at_work_and_alone(kv_heads):
+    """A crowded pool is read in place; of few slots, and of one, a copy."""
     expert = dataclasses.replace(SMALL.trunk, num_kv_heads=kv_heads)
-    config = dataclasses.replace(SMALL, trunk=expert, expert=expert)
-    on_cpu = tokens_and_scores(Model(config), [4, 0, 2], 3, size=4 * SLOTS)
-    texts, scores = tokens_and_scores(Model(config, "elsewhere"), [4, 0, 2], 3, size=4 * SLOTS)
-    assert texts == on_cpu[0]
-    np.testing.assert_allclose(scores, on_cpu[1], atol=1e-4 * np.abs(on_cpu[1]).max())
+    model = Model(dataclasses.replace(SMALL, trunk=expert, expert=expert))
+    texts, scores = tokens_and_scores(model, [4, 0, 2], 5)
     assert len(set(map(tuple, texts))) == 3
+    for batch in (3, 1):
+        found, of_few = tokens_and_scores(model, [4, 0, 2], batch, size=4 * SLOTS)
+        assert found == texts[:batch]
+        np.testing.assert_allclose(of_few, scores[:, :batch], atol=1e-4 * np.abs(scores).max())
 
 
-@pytest.mark.parametrize("platform", ["cpu", "cuda"])
-@pytest.mark.parametrize(("slots", "copied"), [(5, []), (20, ["cuda"])])
-def test_keys_and_values_of_a_crowded_pool_are_copied_on_no_device(slots, copied, platform):
-    """What XLA is given, for a device that need not be there: arrays of the rows' size are copies."""
+@pytest.mark.parametrize(("slots", "copied"), [(5, False), (20, True)])
+def test_keys_and_values_of_a_crowded_pool_are_not_copied(slots, copied):
+    """What XLA is given: arrays of the rows' size are copies."""
     weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
     pool = kv_pool.allocate(SMALL, slots=slots, room=ROOM)
     texts, rows = kv_pool.empty_decode_state(slots=slots, limit=STEPS), jnp.asarray((4, 0, 2), jnp.int32)
-    traced = jax.jit(functools.partial(decode.decode, weights)).trace(rows, pool, texts)
-    program = traced.lower(lowering_platforms=(platform,)).as_text()
+    program = jax.jit(functools.partial(decode.decode, weights)).lower(rows, pool, texts).as_text()
     for leaf in (pool.layers[0].k, pool.layers[0].v):
         shape = "x".join(map(str, (len(rows), *leaf.shape[1:])))
-        assert (f"tensor<{shape}xf32>" in program) == (platform in copied)
+        assert (f"tensor<{shape}xf32>" in program) == copied
         assert f"tensor<{slots + 1}x" in program
 
 
