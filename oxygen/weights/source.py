@@ -62,7 +62,8 @@ def fetch(source: str | Path) -> Path:
             Training state beside the parameters is not downloaded.
 
     Raises:
-        UsageError: The URL's scheme is unknown, it cannot be downloaded, or a checksum differs.
+        UsageError: The URL's scheme is unknown, the store cannot be reached or has no such file, the disk is
+            full, or a checksum differs.
     """
     text = str(source)
     scheme, separator, _ = text.partition("://")
@@ -73,7 +74,23 @@ def fetch(source: str | Path) -> Path:
     if scheme == BUNDLED:
         return bundled(text.removeprefix(f"{BUNDLED}://"))
     target = cached(text)
-    complete(text, target)
+    if _is_complete(target):  # without the network
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if not _is_complete(target):  # else another process has done it
+                _download(text, target)
+        except UsageError:
+            raise
+        except FileNotFoundError:
+            raise UsageError(f"there is nothing at {text}, or nothing that can be listed") from None
+        except _FAILURES as error:
+            raise UsageError(
+                f"{text} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
+                "incomplete. Connect and try again (the download resumes), or give a folder"
+            ) from None
     return target
 
 
@@ -132,32 +149,6 @@ class _RemoteFile:
                 running.update(piece)
         found = running.digest().hex()
         return None if found == expected else f"its {kind} is {found}, not {expected}"
-
-
-def complete(url: str, target: Path) -> None:
-    """Download `url` to `target`. Does not use the network if `target` is complete.
-
-    Raises:
-        UsageError: The store cannot be reached or has no such file, the disk is full, or a checksum differs.
-    """
-    if _is_complete(target):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_name(f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_complete(target):  # another process has done it
-            return
-        try:
-            _download(url, target)
-        except UsageError:
-            raise
-        except FileNotFoundError:
-            raise UsageError(f"there is nothing at {url}, or nothing that can be listed") from None
-        except _FAILURES as error:
-            raise UsageError(
-                f"{url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
-                "incomplete. Connect and try again (the download resumes), or give a folder"
-            ) from None
 
 
 def _marker(target: Path) -> Path:

@@ -138,7 +138,7 @@ def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
 
 
 def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tmp_path, monkeypatch):
-    monkeypatch.setattr("oxygen.weights.source.complete", lambda url, _: pytest.fail(f"downloads {url}"))
+    monkeypatch.setattr("oxygen.weights.source._download", lambda url, _: pytest.fail(f"downloads {url}"))
     weights, tokenizer = str(tmp_path / "absent"), "https://example.org/tokenizer.model"
     file = changed(preset, tmp_path, weights=weights, tokenizer=tokenizer)
     with pytest.raises(UsageError, match=r"there is no checkpoint at .*absent"):
