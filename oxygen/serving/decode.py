@@ -48,8 +48,8 @@ def fork(
         every = jnp.arange(len(suffix), dtype=jnp.int32)
         suffix = jnp.pad(suffix, ((0, 0), (0, 1))).at[every, new.suffix_length].set(new.token)
     x = pi05.embed_text(weights, suffix)
-    angles = _table(weights, pool).at(_following(position, x.shape[1]))
     rows, tokens = x.shape[:2]
+    angles = _table(weights, pool).at(position[:, None] + jnp.arange(tokens, dtype=jnp.int32)[None])
     before = jnp.broadcast_to(prefix.valid()[new.robots], (rows, tokens, prefix.k[0].shape[1]))
     own = jnp.broadcast_to(jnp.tri(tokens, dtype=bool), (rows, tokens, tokens))
     mask = jnp.concatenate([before, own], axis=2)
@@ -102,7 +102,8 @@ def decode(
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
 
         def attend(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
-            return by_occupancy(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
+            held = kv_pool.append(held, (rows, position), k, v)
+            return attend_by_occupancy(q, held, rows, position), held
 
         x, longer = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(longer)
@@ -119,57 +120,37 @@ def _table(weights: Weights, pool: KvPool) -> gemma.RotaryTables:
     return gemma.rotary_table(pool.layers[0].v.shape[1], weights.head_dim)
 
 
-@flax.struct.dataclass
-class Tokens:
-    """The new tokens of every row in one layer."""
+def attend_by_occupancy(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
+    """Attention of one token in each of some slots to all positions there up to its own: the heads' outputs.
 
-    slot: Leaf  # KV slot, [row]
-    position: Leaf  # position of the first token in the slot, [row]
-    q: Leaf  # queries, and below keys and values, [row, token, head, dim]
-    k: Leaf
-    v: Leaf
-
-
-def by_occupancy(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """Write tokens into their slots and attend causally: the heads' outputs, and the layer.
-
-    In place if at least half of the slots are in use.
+    Takes queries [row, 1, head, dim], the layer, and every row's slot and position. In place if at least half
+    of the slots are in use.
     """
-    attend = decode_in_place if 2 * len(tokens.slot) >= len(held.v) else decode_copied
-    return attend(held, tokens)
+    attend = attend_in_place if 2 * len(slots) >= len(held.v) else attend_to_copy
+    return attend(q, held, slots, positions)
 
 
-def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+def attend_in_place(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
     """With at least half of the slots in use: reads all slots in place and discards idle ones.
 
     That is faster than copying the slots in use, which takes a read, a write and another read.
     """
-    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
-    number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
-    row = jnp.zeros((len(held.v),), jnp.int32).at[tokens.slot].set(number)
-    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
-    heads = gemma.attention_transposed(tokens.q[row], held.k, held.v.transpose(0, 2, 1, 3), seen[row])
-    return heads[tokens.slot], held
+    row = jnp.zeros((len(held.v),), jnp.int32).at[slots].set(jnp.arange(len(slots), dtype=jnp.int32))
+    seen = _up_to(positions, held)[row]
+    return gemma.attention_transposed(q[row], held.k, held.v.transpose(0, 2, 1, 3), seen)[slots]
 
 
-def decode_copied(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+def attend_to_copy(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
     """With few slots in use: reads a copy of one layer of these slots."""
-    held = kv_pool.append(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
-    k, v = held.k[tokens.slot], held.v[tokens.slot]
-    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
-    if len(tokens.slot) == 1:
-        return gemma.attention_single_row(tokens.q[0], k[0], v[0], seen[0])[None], held
-    return gemma.attention_transposed(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
+    k, v, seen = held.k[slots], held.v[slots], _up_to(positions, held)
+    if len(slots) == 1:
+        return gemma.attention_single_row(q[0], k[0], v[0], seen[0])[None]
+    return gemma.attention_transposed(q, k, v.transpose(0, 2, 1, 3), seen)
 
 
-def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row token"]:
-    return first[:, None] + jnp.arange(count, dtype=jnp.int32)[None]
-
-
-def _up_to(positions: Int32[Array, "*rows"], size: int) -> Bool[Array, "*rows position"]:
-    """Causal mask: which of `size` positions lie at or before each of `positions`."""
-    every = jnp.arange(size, dtype=jnp.int32).reshape((1,) * positions.ndim + (size,))
-    return every <= positions[..., None]
+def _up_to(positions: Int32[Array, " row"], held: KvLayer) -> Bool[Array, "row 1 position"]:
+    every = jnp.arange(held.v.shape[1], dtype=jnp.int32)
+    return every[None, None] <= positions[:, None, None]
 
 
 def _chosen(
