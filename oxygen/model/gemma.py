@@ -203,20 +203,14 @@ def adaptive_rms_norm(
     return y.astype(x.dtype), gate.astype(x.dtype)
 
 
-@flax.struct.dataclass
-class KeyValues:
-    """Keys and values to attend to, with their mask."""
-
-    k: Leaf  # keys, [batch, position, kv_head, dim]
-    v: Leaf  # values, of the same shape
-    mask: Leaf  # which positions each query may see, [batch, query or 1, position]
-
-
 def attention(
-    q: Float[Array, "batch query head dim"], keys: KeyValues
+    q: Float[Array, "batch query head dim"],
+    k: Float[Array, "batch position kv_head dim"],
+    v: Float[Array, "batch position kv_head dim"],
+    mask: Bool[Array, "batch query_or_1 position"],
 ) -> Float[Array, "batch query head dim"]:
-    """Grouped-query attention, with logits and softmax in float32."""
-    return attention_transposed(q, keys.k.transpose(0, 2, 3, 1), keys.v.transpose(0, 2, 1, 3), keys.mask)
+    """Grouped-query attention to what each query may see, with logits and softmax in float32."""
+    return attention_transposed(q, k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3), mask)
 
 
 def attention_transposed(

@@ -178,7 +178,7 @@ def _through(
     mask = (jnp.arange(x.shape[1], dtype=jnp.int32)[None] < length[:, None])[:, None]
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
-        return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), (k, v)
+        return gemma.attention(q, k, v, mask), (k, v)
 
     kept = []
     for layer in layers:
@@ -250,7 +250,7 @@ def denoise(
         x, cache = state
 
         def velocity_at(x: Array) -> tuple[Array, DenoiseCache]:
-            return _velocity(weights, cache, (x, step), angles, mask)
+            return _velocity(weights, cache, x, step, angles, mask)
 
         if guidance is None:
             velocity, cache = velocity_at(x)
@@ -266,7 +266,7 @@ def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array
     horizon = noisy.shape[1]
     angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
     cache = _denoise_cache(prefix, horizon)
-    return _velocity(weights, cache, (noisy, step), angles, mask)[0]
+    return _velocity(weights, cache, noisy, step, angles, mask)[0]
 
 
 def _positions_and_mask(
@@ -282,12 +282,12 @@ def _positions_and_mask(
 def _velocity(
     weights: Weights,
     cache: DenoiseCache,
-    at: tuple[Actions, Int32[Array, ""]],
+    noisy: Actions,
+    step: Int32[Array, ""],
     angles: RotaryTables,
     mask: Array,
 ) -> tuple[Actions, DenoiseCache]:
     """The flow's velocity at the noisy actions, at one denoising step."""
-    noisy, step = at
     x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
     kept = []
     for layer, held in zip(weights.expert, cache, strict=True):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from oxygen.model.config import SiglipConfig
-from oxygen.model.gemma import KeyValues, attention
+from oxygen.model.gemma import attention
 from oxygen.typing import Array, Float, UInt8
 
 
@@ -69,7 +69,7 @@ class SelfAttention(nn.Module):
         every = (x @ kernel + bias.reshape(1, 1, -1)).reshape(batch, tokens, 3 * self.heads, -1)
         q, k, v = jnp.split(every, 3, axis=2)
         all_seen = jnp.ones((batch, 1, tokens), bool)
-        mixed = attention(q * by_head[1] ** -0.5, KeyValues(k=k, v=v, mask=all_seen)).reshape(x.shape)
+        mixed = attention(q * by_head[1] ** -0.5, k, v, all_seen).reshape(x.shape)
         out, bias = Projection(by_head, (width,), name="out")(x.dtype)
         return mixed @ out + bias.reshape(1, 1, -1)
 

@@ -54,20 +54,20 @@ def fork(
     own = jnp.broadcast_to(jnp.tri(tokens, dtype=bool), (rows, tokens, tokens))
     mask = jnp.concatenate([before, own], axis=2)
     leaves, kept = (prefix.k, prefix.v, shown.k, shown.v), []
-    for layer, held, *kv in zip(weights.trunk, pool.layers, *leaves, strict=True):
+    for layer, held, *kv in zip(weights.trunk, pool, *leaves, strict=True):
         # The pool is only written, not read: a read before the next write would make XLA copy it.
         def attend(
             q: Array, k: Array, v: Array, held: KvLayer = held, kv: list[Array] = kv
         ) -> tuple[Array, KvLayer]:
             prefix_k, prefix_v, shown_k, shown_v = (leaf[new.robots] for leaf in kv)
             held = kv_pool.begin(held, new.slots, shown_k, shown_v)
-            held = kv_pool.append(held, (new.slots, position), k, v)
+            held = kv_pool.append(held, new.slots, position, k, v)
             k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
-            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), held
+            return gemma.attention(q, k, v, mask), held
 
         x, filled = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(filled)
-    pool = KvPool(layers=tuple(kept))
+    pool = tuple(kept)
     first, draws = None, new.draws
     if draws is not None:
         draws = dataclasses.replace(draws, key=sampler.request_keys(draws.key))
@@ -96,18 +96,18 @@ def decode(
     token, position = texts.token[rows], texts.position[rows]
     angles = _table(weights, pool).at(position[:, None])
     if texts.first is not None:  # this step writes what the fork chose, and no keys and values
-        position = jnp.where(texts.count[rows] > 0, position, pool.layers[0].v.shape[1])
+        position = jnp.where(texts.count[rows] > 0, position, pool[0].v.shape[1])
     x = pi05.embed_text(weights, token[:, None])
     kept = []
-    for layer, held in zip(weights.trunk, pool.layers, strict=True):
+    for layer, held in zip(weights.trunk, pool, strict=True):
 
         def attend(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
-            held = kv_pool.append(held, (rows, position), k, v)
+            held = kv_pool.append(held, rows, position, k, v)
             return attend_by_occupancy(q, held, rows, position), held
 
         x, longer = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(longer)
-    pool = KvPool(layers=tuple(kept))
+    pool = tuple(kept)
     step_logits = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
     draws = jax.tree.map(lambda leaf: leaf[rows], texts.draws)
     chosen = _chosen(step_logits, draws, texts.count[rows], top_k)
@@ -117,7 +117,7 @@ def decode(
 
 
 def _table(weights: Weights, pool: KvPool) -> gemma.RotaryTables:
-    return gemma.rotary_table(pool.layers[0].v.shape[1], weights.head_dim)
+    return gemma.rotary_table(pool[0].v.shape[1], weights.head_dim)
 
 
 def attend_by_occupancy(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:

@@ -28,11 +28,8 @@ class KvLayer:
     v: Leaf  # [slot, position, kv_head, dim]
 
 
-@flax.struct.dataclass
-class KvPool:
-    """The layers' keys and values, in separate arrays so that products read a layer in place."""
-
-    layers: tuple[KvLayer, ...]
+KvPool = tuple[KvLayer, ...]
+"""The layers' keys and values, in separate arrays so that products read a layer in place."""
 
 
 @flax.struct.dataclass
@@ -57,14 +54,12 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     needed = config.image_tokens + config.max_prompt + room
     positions = -(-needed // _ALIGNED) * _ALIGNED
     heads, dim = trunk.num_kv_heads, trunk.head_dim
-    return KvPool(
-        layers=tuple(
-            KvLayer(
-                k=jnp.zeros((slots + 1, heads, dim, positions), config.dtype),
-                v=jnp.zeros((slots + 1, positions, heads, dim), config.dtype),
-            )
-            for _ in range(trunk.depth)
+    return tuple(
+        KvLayer(
+            k=jnp.zeros((slots + 1, heads, dim, positions), config.dtype),
+            v=jnp.zeros((slots + 1, positions, heads, dim), config.dtype),
         )
+        for _ in range(trunk.depth)
     )
 
 
@@ -95,9 +90,8 @@ def begin(layer: KvLayer, slots: Int32[Array, " row"], k: Array, v: Array) -> Kv
     return KvLayer(k=layer.k.at[slots].set(jnp.moveaxis(k, 1, 3)), v=layer.v.at[slots].set(v))
 
 
-def append(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
-    """Write [row, token, kv_head, dim] at `at` = (slots, positions); positions beyond the end are dropped."""
-    slots, positions = at
+def append(layer: KvLayer, slots: Array, positions: Array, k: Array, v: Array) -> KvLayer:
+    """Write [row, token, kv_head, dim] in slots from some positions on; what exceeds their end is dropped."""
     every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
     return KvLayer(
         k=layer.k.at[slots[:, None], :, :, every].set(k, mode="drop"),

@@ -237,8 +237,8 @@ def _adapter_checks(
         start = int(prefix.length[row])
         *_, pool = continuation(exact, prefix, row, suffix, tokens=16, fed=arrays[f"lora_text_{which}"])
         stop = start + arrays[f"lora_kv_k_{which}"].shape[1]
-        keys = np.stack([np.asarray(layer.k[0, :, :, start:stop], np.float32) for layer in pool.layers])
-        values = np.stack([np.asarray(layer.v[0, start:stop], np.float32) for layer in pool.layers])
+        keys = np.stack([np.asarray(layer.k[0, :, :, start:stop], np.float32) for layer in pool])
+        values = np.stack([np.asarray(layer.v[0, start:stop], np.float32) for layer in pool])
         for side, ours in (("k", keys.transpose(0, 3, 1, 2)), ("v", values)):
             error = _error(ours, arrays[f"lora_kv_{side}_{which}"])
             yield Check(f"lora_kv_{side}", error, tolerance("lora_kv"))
@@ -265,7 +265,7 @@ def continuation(
         k=jnp.zeros((1, heads, dim, positions + room), prefix.k[0].dtype),
         v=jnp.zeros((1, positions + room, heads, dim), prefix.v[0].dtype),
     )
-    pool = kv_pool.KvPool(layers=(empty,) * len(prefix.k))
+    pool = (empty,) * len(prefix.k)
     head = np.zeros(32 * -(-len(suffix) // 32), np.int32)
     head[: len(suffix) - 1] = suffix[:-1]
     new = NewRequests(

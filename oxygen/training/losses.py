@@ -200,7 +200,7 @@ def text_logits(
             q: Array, k: Array, v: Array, prefix_k: Array = prefix_k, prefix_v: Array = prefix_v
         ) -> tuple[Array, None]:
             k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
-            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), None
+            return gemma.attention(q, k, v, mask), None
 
         x, _ = gemma.trunk_layer(layer, x, angles, attend)
     normed = gemma.rms_norm(x, weights.trunk_norm)

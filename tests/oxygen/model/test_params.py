@@ -137,7 +137,7 @@ def test_every_head_attends_to_what_its_row_may_see(kv_heads, queries):
     k, v = rng.standard_normal((2, BATCH, POSITIONS, kv_heads, DIM))
     mask = rng.random((BATCH, queries, POSITIONS)) < 0.6
     as_k, as_v, as_q = (jnp.asarray(each, jnp.float32) for each in (k, v, q))
-    heads = np.asarray(gemma.attention(as_q, gemma.KeyValues(k=as_k, v=as_v, mask=jnp.asarray(mask))))
+    heads = np.asarray(gemma.attention(as_q, as_k, as_v, jnp.asarray(mask)))
     for row in range(BATCH):
         np.testing.assert_allclose(heads[row], plain(q[row], k[row], v[row], mask[row]), atol=1e-5)
 
@@ -237,7 +237,7 @@ def answer(config, adapter, *, int8=False):
         state = runner.decode([0], *state, batch=1)
     keys = [np.asarray(leaf) for leaf in (*prefix.k, *prefix.v)]
     text = np.asarray(state[1].written)[0]
-    return np.asarray(actions), keys, text, np.asarray(state[0].layers[-1].k)[0]
+    return np.asarray(actions), keys, text, np.asarray(state[0][-1].k)[0]
 
 
 def random_adapter(config, mask="exact", rank=3, alpha=3.0):

@@ -9,7 +9,7 @@ import numpy as np
 
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.decode import NewRequests
-from oxygen.serving.kv_pool import DecodeState, KvPool
+from oxygen.serving.kv_pool import DecodeState
 from oxygen.serving.runner import ProgramSizes, Runner
 from tests.oxygen.conftest import SMALL
 
@@ -71,7 +71,7 @@ class FakeRunner(Runner):
     def empty(self):
         count = np.zeros(self.sizes.slots + 1, np.int32)
         texts = DecodeState(token=count, position=count, count=count, written=self._written(count))
-        return KvPool(layers=()), texts
+        return (), texts
 
     def _texts(self, texts, slots, more):
         count = texts.count.copy()

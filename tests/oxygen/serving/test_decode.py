@@ -140,7 +140,7 @@ def test_decoding_writes_its_own_positions_and_nothing_else(model):
     begin = np.asarray(texts.position)
     beside_slot_and_position = {"k": (0, 2, 3), "v": (0, 3, 4)}
     for leaf, axes in beside_slot_and_position.items():
-        before, after = (np.stack([getattr(layer, leaf) for layer in of.layers]) for of in (pool, longer))
+        before, after = (np.stack([getattr(layer, leaf) for layer in of]) for of in (pool, longer))
         changed = (before != after).any(axis=axes)
         for slot in range(SLOTS):
             written = {begin[slot], begin[slot] + 1} if slot in (1, 3) else set()
@@ -220,7 +220,7 @@ def test_keys_and_values_of_a_crowded_pool_are_not_copied(slots, copied):
     pool = kv_pool.allocate(SMALL, slots=slots, room=ROOM)
     texts, rows = kv_pool.empty_decode_state(slots=slots, limit=STEPS), jnp.asarray((4, 0, 2), jnp.int32)
     program = jax.jit(functools.partial(decode.decode, weights)).lower(rows, pool, texts).as_text()
-    for leaf in (pool.layers[0].k, pool.layers[0].v):
+    for leaf in (pool[0].k, pool[0].v):
         shape = "x".join(map(str, (len(rows), *leaf.shape[1:])))
         assert (f"tensor<{shape}xf32>" in program) == copied
         assert f"tensor<{slots + 1}x" in program
@@ -280,7 +280,7 @@ def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
         new = served.new_requests([request], batch=batch)
         assert len(new.slots) == batch
         pool, texts = served.fork(prefix, new, pool, texts)
-        written.append([np.asarray(leaf[1]) for layer in pool.layers for leaf in (layer.k, layer.v)])
+        written.append([np.asarray(leaf[1]) for layer in pool for leaf in (layer.k, layer.v)])
         assert int(texts.position[1]) == int(prefix.length[0]) + 3
     for small, large in zip(*written, strict=True):
         np.testing.assert_allclose(small, large, atol=1e-5)
