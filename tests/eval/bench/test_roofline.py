@@ -82,7 +82,7 @@ def test_operations_are_those_that_xla_counts(programs):
         (roofline.decode(config, context=slot, rows=1), counted_flops(compiled.decode[1])),
         (roofline.fork(config, prefix=prefix, suffix=4, requests=1), counted_flops(compiled.fork[32, 1])),
     ]:
-        assert 1 < theirs / ours.flops < 1.06
+        assert 1 < theirs / ours.flops < 1.07
 
 
 @pytest.mark.slow
