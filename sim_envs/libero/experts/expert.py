@@ -15,7 +15,7 @@ from configs.errors import UsageError
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Path, Skill, Waypoint
-from sim_envs.libero.experts.pick_and_place import insert, insertion, lift, pick, place, release
+from sim_envs.libero.experts.pick_and_place import insert, insertion, leave_alone, lift, pick, place, release
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
 from sim_envs.libero.sim import LiberoSim
@@ -53,10 +53,10 @@ def achieve(scene: ExpertScene) -> Skill:
 
 
 def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
-    """Achieve the subgoals of a sequence, then hold still; one that holds from before is undone first."""
+    """Achieve the subgoals of a sequence, then leave them; one that holds from before is undone first."""
     while True:
         if sequence.next is None:
-            yield release(scene, Phase.DONE)
+            yield leave_alone(scene, sequence.counted[-1][1])
             continue
         (goal,) = Goal.all_of([sequence.next])
         if not scene.satisfied(goal):

@@ -24,7 +24,8 @@ _MARGIN = 0.02  # clearance (m) below the hand and the held object
 _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof
 _DROP = 0.004  # height (m) from which an object is dropped
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
-_RAISED = 0.1  # distance (m) by which an object is lifted
+_HIGHEST = 0.3  # distance (m) up to which an object rises while it is to be lifted
+_OUT_OF_THE_WAY = 0.25  # height (m) of the hand above an object that is to stay where it is
 _OPENING_STEPS = 10  # control steps in which the fingers open
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
 _REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
@@ -108,10 +109,10 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
 
 
 def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
-    """Pick up an object and hold it in the air until a condition holds.
+    """Pick up an object and raise it until a condition holds.
 
-    A hand that has just put the object down grasps it where it is, so that what it does next follows from
-    what it remembers, and not from whether it was on its way up or down.
+    The hand never waits, and one that has just put the object down grasps it where it is: what it does next
+    follows from what it sees and remembers. Demonstrations that hold still teach to hold still elsewhere.
     """
     tried: list[Grasp] = []
     while not until():
@@ -119,10 +120,20 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
             tried.append(_best_grasp(scene, obj, tried))
             yield _approach(scene, obj, tried[-1])
         yield from motions.grab(scene, obj)
-        path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
-        yield move(scene, Phase.CARRY, path, CLOSED)
-        while scene.opening > motions.CLOSED_ON_NOTHING and not until():
-            yield motions.stay(scene, Phase.CARRY, CLOSED, motions.SQUEEZE_STEPS)
+        path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _HIGHEST), near=0.0),)
+        rising = move(scene, Phase.CARRY, path, CLOSED)
+        yield dataclasses.replace(
+            rising, interrupted=lambda: scene.opening < motions.CLOSED_ON_NOTHING or until()
+        )
+
+
+def leave_alone(scene: ExpertScene, obj: str) -> GripperMotion:
+    """Let go of an object, raise the hand above it, and stay there."""
+    height = scene.position(obj)[2] + _OUT_OF_THE_WAY
+    if scene.fingers_touching(obj) or scene.gripper.position[2] > height - CORNER:
+        return release(scene, Phase.DONE)
+    path = (Waypoint(pose=scene.gripper.at_height(height), near=CORNER),)
+    return move(scene, Phase.DONE, path, OPEN)
 
 
 def _is_around(scene: ExpertScene, obj: str) -> bool:
