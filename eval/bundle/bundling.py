@@ -76,6 +76,12 @@ class DatasetFacts(BaseModel, frozen=True):
     init_ids: Mapping[str, tuple[int, ...]]
     commit: str | None  # commit of the code that collected it
 
+    @property
+    def demonstrator(self) -> str:
+        """Who played, as the card says it."""
+        kept = " (failures are kept, for their texts)" if self.keeps_failures else ""
+        return self.policy + (f", correcting {self.learner}" if self.learner else "") + kept
+
 
 class BundleManifest(BaseModel, frozen=True):
     """The `manifest.json` of a bundled checkpoint."""

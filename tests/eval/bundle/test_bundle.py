@@ -225,7 +225,7 @@ def test_the_card_of_a_policy_without_results(shipped):
         "None yet for these weights.",
         f"1 training: {STEP} steps in all.",
         "python -m eval.pipeline tiny",
-        "| demos | expert | libero_goal 0-1, 3; libero_object 0-1, 3 | 8 | 4 | 16 |",
+        "| expert | demos: libero_goal 0-1, 3, libero_object 0-1, 3 | 8 | 4 | 16 |",
         "Apache-2.0",
     ):
         assert told in card
@@ -248,7 +248,7 @@ def test_a_dataset_for_texts_alone_is_marked(tmp_path):
     card = (tmp_path / "box" / CARD_FILE).read_text()
     (said,) = read_bundle_manifest(tmp_path / "box").data
     assert said.frames > 0
-    assert "| said | tiny (failures are kept, for their texts) | " in card
+    assert "| tiny (failures are kept, for their texts) | said: " in card
     assert f" | 8 | 4 | {said.frames} |" in card
 
 
@@ -372,8 +372,8 @@ def test_both_trainings_are_kept_and_counted(second):
     assert names_of(second) == ["corrections", "demos"]
     card = render(second)
     assert "2 trainings, each from the weights of the one before: 14 steps in all." in card
-    assert "| demos | expert | " in card
-    assert "| corrections | expert, correcting step_0000007 | " in card
+    assert "| expert | demos: " in card
+    assert "| expert, correcting step_0000007 | corrections: " in card
     assert "Not known" not in card
 
 
