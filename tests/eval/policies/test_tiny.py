@@ -45,7 +45,7 @@ def test_the_bundled_files_match_their_manifest_and_the_card_is_rendered_from_th
     assert unknowns(folder) == []
     card = there[CARD_FILE].read_text(encoding="utf-8")
     assert card == render(folder)
-    assert len(card.splitlines()) <= 64
+    assert len(card.splitlines()) <= 60
     tensors = open_safetensors(there["model.safetensors"]).tensors
     assert f"{sum(math.prod(tensor.shape) for tensor in tensors.values()):,} parameters" in card
     assert manifest.files["model.safetensors"] in card
