@@ -11,8 +11,11 @@ from typing import Literal
 
 from configs.errors import UsageError, unknown
 
-SOURCES = ("own", "none", "truth", "truth-delayed", "frozen:TEXT")
+SOURCES = ("own", "none", "truth", "truth:SECONDS", "truth-delayed", "frozen:TEXT")
 """Origins of the texts in the prompt, the values of `--feedback`."""
+
+MAX_AGE_S = 60.0
+"""Largest age of `truth:SECONDS`."""
 
 FIELDS = ("memory", "subtask")
 """Fields of a prompt that may hold a text, also the keys of observations."""
@@ -21,6 +24,21 @@ INSTRUCTION = "instruction"
 """Key of the instruction in the fields of an observation."""
 
 _TEXT, _GOAL = "{text}", "{instruction}"
+
+
+def truth_age_s(source: str | None) -> float | None:
+    """Age (s) of the simulator's truth in the prompt; None for sources but `truth` and `truth:SECONDS`.
+
+    Raises:
+        ValueError: It is no number, or not between 0 and `MAX_AGE_S`.
+    """
+    kind, colon, seconds = (source or "").partition(":")
+    if kind != "truth":
+        return None
+    age_s = float(seconds) if colon else 0.0
+    if not 0.0 <= age_s <= MAX_AGE_S:
+        raise ValueError(f"an age of {age_s:g} s is not between 0 and {MAX_AGE_S:g}")
+    return age_s
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from configs.cli import Names, NamesOrNone, Numbers, Several, check
 from configs.errors import UsageError, unknown
-from configs.feedback import SOURCES, Feedback, prompt_fields
+from configs.feedback import SOURCES, Feedback, prompt_fields, truth_age_s
 from configs.motion import MotionText
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
@@ -79,8 +79,13 @@ SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]  # control steps befor
 
 
 def _source_of_texts(value: Any) -> Any:
-    if value in (None, *SOURCES[:-1]) or (isinstance(value, str) and value.startswith("frozen:")):
+    if value in (None, "own", "none", "truth-delayed") or str(value).startswith("frozen:"):
         return value
+    try:
+        if truth_age_s(str(value)) is not None:
+            return value
+    except ValueError as error:
+        raise ValueError(f"{value!r}: give an age in seconds, such as truth:0.5 ({error})") from None
     raise ValueError(str(unknown("source of feedback", str(value), SOURCES)))
 
 
@@ -323,8 +328,8 @@ class ScheduledConfig(EpisodesConfig):
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
         feedback: Texts in the prompt of a policy that reads its own: own, none, truth (of the simulator, at
-            once), truth-delayed (the truth at each request, delivered when the policy's own text would have
-            been), or frozen:TEXT (a constant). Default: own.
+            once), truth:SECONDS (that late), truth-delayed (the truth at each request, delivered when the
+            policy's own text would have been), or frozen:TEXT (a constant). Default: own.
     """
 
     text_every: Annotated[Count | None, SERVING] = None
@@ -450,8 +455,8 @@ class GridConfig(Preset):
     Attributes:
         clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
         motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
-        feedback: Texts in the prompt of a policy that reads its own: own, none, truth, truth-delayed,
-            frozen:TEXT. Default: own.
+        feedback: Texts in the prompt of a policy that reads its own: own, none, truth, truth:SECONDS,
+            truth-delayed, frozen:TEXT. Default: own.
         mode: How actions and language are scheduled. Default: unified.
         text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
             Default: each task's own rate.

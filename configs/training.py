@@ -55,7 +55,7 @@ class CollectConfig(PlayedConfig):
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
         feedback: For a policy or learner that reads its own texts, their origin, as for `eval.run`; they are
-            recorded. Default: it must not read any.
+            recorded. Default: it must not read any. With truth:SECONDS the expert acts on memory of that age.
         horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
     """
 

@@ -129,12 +129,13 @@ class Suite(Protocol):
     def expert_tasks(self) -> Sequence[Task]:
         """The tasks that the expert plays, in order of task id; empty if the suite has no expert."""
 
-    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
+    def expert(self, world: World, *, noise: float = 0.0, memory_age_s: float = 0.0) -> ScriptedPolicy | None:
         """A scripted policy with access to the world's simulator state; None if the suite has none.
 
         Args:
             world: A world that this suite has opened.
             noise: Variation of pace and path, and frequency of mistakes, from 0 to 1.
+            memory_age_s: Age of what it knows of past subgoals.
         """
 
 
@@ -168,7 +169,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
         """See `Suite`."""
         return ()
 
-    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:  # noqa: ARG002
+    def expert(self, world: World, *, noise: float = 0.0, memory_age_s: float = 0.0) -> ScriptedPolicy | None:  # noqa: ARG002
         """See `Suite`."""
         return None
 

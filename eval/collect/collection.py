@@ -16,6 +16,7 @@ from configs.cli import check
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
+from configs.feedback import truth_age_s
 from configs.hashing import hash_of
 from configs.interface import Interface
 from configs.motion import NONE
@@ -26,7 +27,7 @@ from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.store import DemonstrationKey, EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
-from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.resolved import ResolvedPolicy, open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
 from eval.records import provenance
 from eval.records.json_files import write_json
@@ -76,12 +77,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     if learning and learning.policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
     plan = make_plan(run)
-    if config.feedback is not None:
-        check_feedback([learner or run], player.feedback, policy=player.policy.name)
-    elif player.policy.feedback:
-        raise UsageError(
-            f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
-        )
+    _check_feedback(player, learner or run)
     for each in filter(None, (resolved, learning)):
         check_playable(plan, kind=each.policy.kind, interface=each.interface)
     model = run if kind == "oxygen" else learner
@@ -163,6 +159,17 @@ def collect_from(
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0
+
+
+def _check_feedback(player: ResolvedPolicy, run: RunConfig) -> None:
+    name = player.policy.name
+    if run.feedback is None:
+        if player.policy.feedback:
+            raise UsageError(f"policy {name} reads its own texts: give their origin, such as --feedback own")
+    elif player.policy.kind != "expert":
+        check_feedback([run], player.feedback, policy=name)
+    elif truth_age_s(run.feedback) is None:
+        raise UsageError(f"--feedback {run.feedback}: the expert writes no texts; give truth, or truth:0.5")
 
 
 def _plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:

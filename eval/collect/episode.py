@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float64, UInt8
 from PIL import Image
 
 from configs.errors import one_line
-from configs.feedback import INSTRUCTION
+from configs.feedback import INSTRUCTION, truth_age_s
 from configs.interface import Interface
 from configs.training import CollectConfig
 from eval.collect.dataset import arrow_schema
@@ -141,7 +141,8 @@ class DemonstrationRecorder:
     def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
         """The policy, corrected by the expert if it is a learner."""
         if self._config.learner is not None:
-            expert = Scripted("expert", suite, world, noise=self._config.expert_noise)
+            noise, age_s = self._config.expert_noise, truth_age_s(self._config.feedback) or 0.0
+            expert = Scripted("expert", suite, world, noise=noise, memory_age_s=age_s)
             policy = CorrectedLearner(policy, expert, keeps_writing=self._config.feedback is not None)
         self._policy = policy
         return policy

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from configs.feedback import Feedback, truth_age_s
 from configs.language_task import LanguageTaskConfig
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, true_text
@@ -23,20 +24,28 @@ def open_scripted(
 ) -> LoadedPolicy:
     """Open the suite's expert, whose executed actions have noise from 0 to 1, or a baseline.
 
-    With `generates_text: truth` in its preset it writes true texts; none in mode `actions`.
+    With `generates_text: truth` in its preset it writes true texts; none in mode `actions`. An expert with
+    `feedback` acts on memory of that age, which is then in its prompt.
     """
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
+    age_s = truth_age_s(config.feedback)
 
     def in_world(suite: Suite, world: World) -> Scripted:
-        return Scripted(policy.kind, suite, world, noise=noise, tasks=tasks if generates_text else ())
+        written = tasks if generates_text else ()
+        return Scripted(policy.kind, suite, world, noise=noise, memory_age_s=age_s or 0.0, tasks=written)
 
     return LoadedPolicy(
         interface=None,
         inputs={"privileged_state": True},
         in_world=in_world,
         writes_texts=generates_text,
+        feedback={} if age_s is None else EXPERTS_MEMORY,
         opener=functools.partial(open_scripted, policy, tasks, config, noise=noise),
     )
+
+
+EXPERTS_MEMORY = {"memory": (Feedback(field="memory", format="Memory: {text}"),)}
+"""The prompt of an expert that acts on memory of some age."""
 
 
 class Scripted:
@@ -53,10 +62,12 @@ class Scripted:
         world: World,
         *,
         noise: float = 0.0,
+        memory_age_s: float = 0.0,
         tasks: Sequence[LanguageTaskConfig] = (),
     ) -> None:
         self.interface = suite.interface
         self._kind, self._suite, self._world, self._noise = kind, suite, world, noise
+        self._memory_age_s = memory_age_s
         self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
         self._policy: ScriptedPolicy = Noop(suite.interface)
         self._wording = self._query = self._written = 0
@@ -70,7 +81,7 @@ class Scripted:
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode in the current state of the world."""
         if self._kind == "expert":
-            expert = self._suite.expert(self._world, noise=self._noise)
+            expert = self._suite.expert(self._world, noise=self._noise, memory_age_s=self._memory_age_s)
             assert expert is not None, "suites without an expert are refused before"
             self._policy = expert
         else:

@@ -12,6 +12,7 @@ from configs.feedback import (
     parse_answer,
     prompt_fields,
     true_tasks,
+    truth_age_s,
 )
 from configs.latency import steps_in
 from eval.metrics.language import true_text
@@ -32,12 +33,15 @@ class EpisodeFeedback:
         """Begin an episode without texts; their `source` is one of `configs.feedback.SOURCES`."""
         self._feedback = feedback
         self._fields = prompt_fields(feedback)
-        self._source, _, frozen = source.partition(":")
+        self._source = source
+        age_s = truth_age_s(source)
+        self._truth_late = None if age_s is None else steps_in(1e3 * age_s, control_hz)
         self._max_chars = {each.field: each.max_chars for each in self._fields}
         self._lookback = {each.field: steps_in(1e3 * each.lookback_s, control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
-        for fields in feedback.values() if frozen else ():
+        kind, _, frozen = source.partition(":")
+        for fields in feedback.values() if kind == "frozen" else ():
             self._add(parse_answer(frozen, fields), step=None, observed_step=None)
 
     def observed(
@@ -49,9 +53,9 @@ class EpisodeFeedback:
             NoTruthError: The world has no truth of a field that is to hold it.
         """
         self._queries.append((step, truth))
-        if self._source == "truth":
+        if self._truth_late is not None:
             for task in self._feedback:
-                self._add(self._true_texts(task, truth), step=step, observed_step=step)
+                self._add(self._true_texts(task, truth), step=step + self._truth_late, observed_step=step)
         fed: dict[str, FedText] = {}
         for field, applied in self._applied.items():
             limit = step - self._lookback[field]

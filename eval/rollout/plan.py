@@ -213,7 +213,7 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
                 f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
                 "mode, or --feedback none or truth"
             )
-        if frozen and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
+        if kind == "frozen" and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
             raise UsageError(
                 f"--feedback {source}: {frozen!r} is not an answer of language task {' and '.join(feedback)}"
                 f"; give {write_answer({each.field: 'TEXT' for each in fields}, fields)!r}"

@@ -109,7 +109,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
                 playable.append(task)
         return tuple(playable)
 
-    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
+    def expert(self, world: World, *, noise: float = 0.0, memory_age_s: float = 0.0) -> ScriptedPolicy | None:
         """The scripted expert; a UsageError if it cannot do the task, or for noise not between 0 and 1."""
         from sim_envs.droid.expert import DroidExpert
         from sim_envs.droid.sim import DroidSim

@@ -85,6 +85,15 @@ class _Progress:
             self.counted, self.unmet, self.undone = self.counted + 1, 0, False
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How far a sequence had come at some step."""
+
+    counted: Sequence[Subgoal] = ()  # the subgoals that had counted
+    next: Subgoal | None  # the one that counts next; None after the last one
+    next_is_reset: bool = False  # whether it had not held for long enough to count when it holds again
+
+
 class GoalSequence:
     """The subgoals of one episode, from its first step after settling.
 
@@ -103,15 +112,21 @@ class GoalSequence:
         self._holds = holds
         self.overshot = False
         self.subgoals = tuple(dict.fromkeys(subgoal for each in alternatives for subgoal in each))
+        self._past = [Reached(next=self.next)]
 
     def step(self) -> bool:
         """Judge one control step. Returns whether the task is solved."""
         for each in self._alternatives:
             each.step(self._holds)
+        self._past.append(Reached(counted=self.counted, next=self.next, next_is_reset=self.next_is_reset))
         self.overshot = self.overshot or any(each.missed == OVERSHOT_STEPS for each in self._alternatives)
         return not self.overshot and any(
             each.complete and each.met >= TRUE_STEPS + STILL_STEPS for each in self._alternatives
         )
+
+    def reached(self, steps_ago: int) -> Reached:
+        """How far it had come that many control steps ago."""
+        return self._past[max(0, len(self._past) - 1 - steps_ago)]
 
     @property
     def counted(self) -> Sequence[Subgoal]:

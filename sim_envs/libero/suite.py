@@ -101,13 +101,13 @@ class LiberoSuite:
         """All tasks."""
         return self._tasks
 
-    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
+    def expert(self, world: World, *, noise: float = 0.0, memory_age_s: float = 0.0) -> ScriptedPolicy:
         """The expert, which reads LIBERO's own environment; a UsageError if it cannot do the world's task."""
         from sim_envs.libero.experts.expert import Expert
         from sim_envs.libero.sim import LiberoSim
 
         assert isinstance(world, LiberoSim), "a suite's expert is bound to worlds that the suite opened"
-        return Expert(world, noise)
+        return Expert(world, noise, memory_age_s)
 
 
 def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:

@@ -52,20 +52,26 @@ def achieve(scene: ExpertScene) -> Skill:
             yield release(scene, Phase.DONE)
 
 
-def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
-    """Achieve the subgoals of a sequence, then leave them; one that holds from before is undone first."""
+def achieve_in_order(scene: ExpertScene, sequence: GoalSequence, late: int) -> Skill:
+    """Achieve the subgoals of a sequence, then leave them; one that holds from before is undone first.
+
+    What has counted is known `late` control steps later; until then an object stays up, or down.
+    """
     while True:
-        if sequence.next is None:
-            yield leave_alone(scene, sequence.counted[-1][1])
+        known = sequence.reached(late)
+        if known.next is None:
+            yield leave_alone(scene, known.counted[-1][1])
             continue
-        (goal,) = Goal.all_of([sequence.next])
-        if not scene.satisfied(goal):
-            yield from put(scene, goal)
-        elif sequence.next_is_reset:
+        (goal,) = Goal.all_of([known.next])
+        held = motions.holds(scene, goal.arguments[0])
+        if known.next_is_reset and scene.satisfied(goal):
             yield release(scene, Phase.PLACE)  # until it has counted
-        else:
-            yield from lift(scene, goal.arguments[0], until=lambda: sequence.next_is_reset)
+        elif known.next_is_reset and held:
             yield from place(scene, *goal.arguments, stays=True)
+        elif held or scene.satisfied(goal):
+            yield from lift(scene, *goal.arguments, until=lambda: sequence.reached(late).next_is_reset)
+        else:
+            yield from put(scene, goal)
 
 
 def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
@@ -253,13 +259,15 @@ class Expert:
         phase: The phase at the last query.
     """
 
-    def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
+    def __init__(self, sim: LiberoSim, noise: float = 0.0, memory_age_s: float = 0.0) -> None:
         """Bind to a simulator with a task loaded, which is only read.
 
-        `noise` is the variation of pace and path, and frequency of mistakes, from 0 (none) to 1. A UsageError
-        if it is another, or no skill achieves one of the goals.
+        `noise` is the variation of pace and path, and frequency of mistakes, from 0 (none) to 1. Of a
+        sequence of subgoals it knows what had counted `memory_age_s` ago. A UsageError if the noise is
+        another, or no skill achieves one of the goals.
         """
         self._sim = sim
+        self._late = round(memory_age_s / motions.CONTROL_SECONDS)
         self._level = checked_level(noise)
         _require_skills(ExpertScene(sim.env))
         self._noise: ExpertNoise | None = None
@@ -279,7 +287,7 @@ class Expert:
             return self.intended
         if self._episode is None:
             scene, sequence = ExpertScene(self._sim.env, self._sim.predicted_motion), self._sim.sequence
-            skill = achieve(scene) if sequence is None else achieve_in_order(scene, sequence)
+            skill = achieve(scene) if sequence is None else achieve_in_order(scene, sequence, self._late)
             self._episode = _play(scene, skill, self._noise)
         executed, self.intended, self.phase = next(self._episode)
         return executed

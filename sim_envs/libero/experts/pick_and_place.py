@@ -24,7 +24,7 @@ _MARGIN = 0.02  # clearance (m) below the hand and the held object
 _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof
 _DROP = 0.004  # height (m) from which an object is dropped
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
-_HIGHEST = 0.3  # distance (m) up to which an object rises while it is to be lifted
+_HIGHEST = 0.25  # height (m) of the hand above the place of an object that is lifted
 _OUT_OF_THE_WAY = 0.25  # height (m) of the hand above an object that is to stay where it is
 _OPENING_STEPS = 10  # control steps in which the fingers open
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
@@ -108,11 +108,11 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
         yield _retreat(scene)
 
 
-def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
-    """Pick up an object and raise it until a condition holds.
+def lift(scene: ExpertScene, obj: str, target: str, until: Callable[[], bool]) -> Skill:
+    """Pick up an object and raise it high above a target, until a condition holds.
 
-    The hand never waits, and one that has just put the object down grasps it where it is: what it does next
-    follows from what it sees and remembers. Demonstrations that hold still teach to hold still elsewhere.
+    The hand waits at the top alone, and one that has just put the object down grasps it where it is: what it
+    does next follows from what it sees and remembers. Demonstrations that hold still elsewhere teach to.
     """
     tried: list[Grasp] = []
     while not until():
@@ -120,7 +120,8 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
             tried.append(_best_grasp(scene, obj, tried))
             yield _approach(scene, obj, tried[-1])
         yield from motions.grab(scene, obj)
-        path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _HIGHEST), near=0.0),)
+        up = scene.gripper.at_height(scene.position(target)[2] + _HIGHEST)
+        path = (Waypoint(pose=up, near=0.0),)
         rising = move(scene, Phase.CARRY, path, CLOSED)
         yield dataclasses.replace(
             rising, interrupted=lambda: scene.opening < motions.CLOSED_ON_NOTHING or until()

@@ -165,3 +165,5 @@ def test_a_policy_that_reads_no_texts_has_no_such_column_and_takes_no_feedback(m
     assert read == []
     with pytest.raises(UsageError, match="--feedback own: policy 'tiny' was not trained with texts"):
         collect_demonstrations(config(policy="tiny", feedback="own"), tmp_path, workers=1)
+    with pytest.raises(UsageError, match="--feedback own: the expert writes no texts; give truth, or"):
+        collect_demonstrations(config(policy="expert", feedback="own"), tmp_path, workers=1)

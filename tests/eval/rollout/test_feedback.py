@@ -104,6 +104,7 @@ def test_other_sources_replace_the_policys_texts():
     table, gripper = ("the black bowl is " + place for place in ("on the table", "in the gripper"))
     true = memories(queries_of(source="truth"))
     assert [text.partition("; ")[2] for text in true] == [table, table, gripper, ""]
+    assert memories(queries_of(source="truth:0.5")) == ["none", "none", *true[:2]]  # ten steps: two queries
     first, *_ = queries_of(source="truth", feedback=PLAN)
     assert first.prompt.split("\nMemory: ") == [
         "Reaching for the black bowl.",

@@ -49,6 +49,8 @@ def test_a_lift_counts_after_it_was_long_enough_and_the_object_is_back_for_long_
     assert not sequence.counted
     play(sequence, now, 1)
     assert (len(sequence.counted), sequence.progress, sequence.next) == (1, 0.5, ("a",))
+    assert [len(sequence.reached(ago).counted) for ago in (0, 1, 10_000)] == [1, 0, 0]
+    assert [sequence.reached(ago).next_is_reset for ago in (0, 1, TRUE_STEPS + 1)] == [False, True, False]
 
 
 def test_subgoals_count_in_their_order_and_one_that_holds_from_before_has_to_be_undone():
@@ -103,6 +105,15 @@ def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(open_standi
         assert (done.success, lift.progress()) == (True, 1.0)
         ends.append((done.steps, lift.flat_state().tobytes()))
     assert ends[0] == ends[1]
+
+
+def test_an_expert_with_late_memory_keeps_the_bowl_up_until_it_knows_that_it_was_lifted(open_standin):
+    sim, late = open_standin("libero_memory_short", 1), 30
+    assert attempt(sim, Expert(sim, memory_age_s=1.5), 1000).success
+    history = [sim.sequence.reached(ago) for ago in reversed(range(400))]
+    lifted = next(step for step, known in enumerate(history) if known.next_is_reset)
+    put = next(step for step, known in enumerate(history) if known.counted)
+    assert put - lifted >= late + TRUE_STEPS
 
 
 @pytest.mark.parametrize(("task_id", "moved"), [(8, "basket_{}"), (9, "basket_{other}")])
