@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in at most 25 minutes: `make bench-gpu`, or `bash benchmarks/gpu.sh`.
+# Everything that only a GPU can show, in at most 28 minutes: `make bench-gpu`, or `bash benchmarks/gpu.sh`.
 # Needs jax[cuda], flax and numpy; no network, no simulator. docs/gpu.md says what each part is.
 # Interrupted or out of time, the same command goes on with what is missing.
 #
@@ -24,7 +24,7 @@ if [ "${SIZE:-full}" = small ]; then
 else
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 30"
   robots="1 4 16" soak=2000 energy=200 few="--repetitions 6 --queries 6"
-  memory=pi05_libero_memory suffix="--text-tokens 11 --tokens-per-frame 5"
+  memory=pi05_libero suffix="--text-tokens 11 --tokens-per-frame 5"
 fi
 
 # part NAME SECONDS COMMAND…: runs a part once, with a limit; its output goes to NAME.log.
@@ -80,7 +80,7 @@ else
 fi
 
 if [ -d "${GOLDEN:-}" ]; then
-  part parity 50 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
+  part parity 200 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
 else
   echo "parity: left out; name the folder of fixtures with GOLDEN=DIR"
 fi
