@@ -25,10 +25,10 @@ def open_scripted(
     """Open the suite's expert, whose executed actions have noise from 0 to 1, or a baseline.
 
     With `generates_text: truth` in its preset it writes true texts; none in mode `actions`. An expert with
-    `feedback` acts on memory of that age, which is then in its prompt.
+    `feedback: truth:SECONDS` acts on memory of that age, which is then in its prompt.
     """
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
-    age_s = truth_age_s(config.feedback)
+    age_s = truth_age_s(config.feedback) if policy.kind == "expert" else None
 
     def in_world(suite: Suite, world: World) -> Scripted:
         written = tasks if generates_text else ()

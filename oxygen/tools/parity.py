@@ -121,7 +121,7 @@ def recipe_params(config: Pi05Config, meta: Mapping[str, Any]) -> Params:
 def compare(fixture: Fixture) -> list[Check]:
     """Run our model on a fixture and compare everything it holds.
 
-    Products of float32 are computed as such, also on GPUs, whose default is 10 bits of mantissa.
+    Matrix products of float32 have full precision, also on GPUs, whose default is 10 bits of mantissa.
 
     Raises:
         UsageError: Its arrays do not belong to the configuration in its `meta`.

@@ -111,8 +111,8 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
 def lift(scene: ExpertScene, obj: str, target: str, until: Callable[[], bool]) -> Skill:
     """Pick up an object and raise it high above a target, until a condition holds.
 
-    The hand waits at the top alone, and one that has just put the object down grasps it where it is: what it
-    does next follows from what it sees and remembers. Demonstrations that hold still elsewhere teach to.
+    The hand waits only at the top, and one that has just put the object down grasps it where it is: what it
+    does next follows from what it sees and remembers. A policy learns to hold still wherever the hand does.
     """
     tried: list[Grasp] = []
     while not until():

@@ -179,6 +179,11 @@ def test_an_impossible_source_of_feedback_is_refused(options, feedback, words):
     assert all(word in str(refused.value) for word in words), refused.value
 
 
+def test_no_baseline_reads_memory(tmp_path):
+    with pytest.raises(UsageError, match="policy 'noop' was not trained with texts in its prompt"):
+        play(tmp_path, policy="noop", feedback="truth")
+
+
 LABEL = "Memory of all that was done before this moment:"
 FIELD = {"field": "memory", "format": LABEL + " {text}"}
 KEYS = [KEY, dataclasses.replace(KEY, init_id=1)]
