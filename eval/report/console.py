@@ -114,9 +114,10 @@ class EvaluationConsole(Monitor):
             )
 
     def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """Count an episode recorded earlier."""
+        """Count an episode recorded earlier, which says nothing about the time left."""
         self._results[variant].append(result)
-        self._progress.update(self._bar, advance=1, status=self._status())
+        completed = sum(map(len, self._results))
+        self._progress.reset(self._bar, completed=completed, status=self._status())
 
     def interrupted(self) -> None:
         """Print what is recorded and how to resume."""

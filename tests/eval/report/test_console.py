@@ -68,6 +68,16 @@ def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
         assert f"world {world}: {key.suite} task {key.task_id}, init {key.init_id}, {mode}, 0:00:0" in lines
 
 
+def test_episodes_recorded_earlier_do_not_shorten_the_time_left(tmp_path, policy):
+    runs = begin(tmp_path)
+    plan = make_plan(runs[0].config)
+    with console.EvaluationConsole(runs, plan) as shown:
+        for key_of in plan.keys[:3]:
+            shown.resumed(0, episode(key_of))
+        (bar,) = shown._progress.tasks
+        assert (bar.completed, bar.speed) == (3, None)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
