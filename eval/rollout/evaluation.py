@@ -19,7 +19,7 @@ from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts
+from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.rollout.clock import PAUSED, Clock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
@@ -175,15 +175,17 @@ def _play(
 
 
 def _remark_on_no_texts(variant: Variant[EpisodeResult]) -> str | None:
-    """A line on a policy that has fields for its texts in its prompt and wrote none in the whole run."""
-    config, fields = variant.run.config, prompt_fields(variant.policy.feedback)
-    episodes = [each for each in variant.run.folder.episodes().values() if each.outcome is not Outcome.ERROR]
-    wrote = any(each.requests != RequestCounts() for each in episodes)
-    if wrote or not (fields and episodes) or config.mode == "actions":
+    """A line on fields of a policy's prompt that it never filled in the whole run."""
+    config, feedback = variant.run.config, variant.policy.feedback
+    episodes = graded_only(list(variant.run.folder.episodes().values()))
+    written = {task for each in episodes for task in each.texts}
+    is_writing = any(each.requests.requested > each.requests.finished for each in episodes)
+    silent = {task: fields for task, fields in feedback.items() if task not in written}
+    if not (silent and episodes) or is_writing or config.mode == "actions":
         return None
-    keys = " and ".join(f"`{each.field}`" for each in fields)
-    name = policy_name(config.policy)
-    return f"{name} declares `feedback` and wrote no text: a class returns {keys} beside `actions`."
+    keys = " and ".join(f"`{each.field}`" for each in prompt_fields(silent))
+    name, what = policy_name(config.policy), f"no {keys}" if written else "no text"
+    return f"{name} declares `feedback` and wrote {what}: a class returns {keys} beside `actions`."
 
 
 def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor) -> list[EpisodeJob]:

@@ -323,6 +323,16 @@ def test_a_class_that_never_returns_its_memory_is_told_so_once(tmp_path, suite, 
     assert capfd.readouterr().out.count(told) == (key == "memry")
 
 
+def test_a_class_that_never_returns_one_of_its_two_fields_is_told_which(tmp_path, suite, capfd):
+    subtask = """feedback["subtask"] = {"field": "subtask", "format": "Subtask: {text}"}"""
+    two = textwrap.dedent(COUNTER).replace("    def __init__", f"    {subtask}\n\n    def __init__", 1)
+    file = tmp_path / "counter.py"
+    file.write_text(two.replace('"memory": str', '"subtusk": "lift it", "memory": str'))
+    evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=())))
+    told = "Counter declares `feedback` and wrote no `subtask`: a class returns `subtask` beside `actions`."
+    assert told in capfd.readouterr().out
+
+
 def test_a_class_with_a_wrong_declaration_is_refused(tmp_path):
     file = tmp_path / "counter.py"
     file.write_text(textwrap.dedent(COUNTER) + "    feedback = {'memory': 'memory'}\n")
