@@ -160,7 +160,11 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, created if it is missing, or raise a UsageError; the lock ends with the process."""
+    """Lock a folder, created if it is missing, or raise a UsageError; the lock ends with the process.
+
+    A folder that was created and stays empty goes again.
+    """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
         try:
@@ -169,7 +173,11 @@ def locked(folder: Path) -> Iterator[None]:
             raise UsageError(
                 f"another process is using {folder.name}; wait for it, or stop it first"
             ) from None
-        yield
+        try:
+            yield
+        finally:
+            if is_new and folder.is_dir() and [each.name for each in folder.iterdir()] == [LOCK]:
+                shutil.rmtree(folder)
 
 
 def is_locked(folder: Path) -> bool:
