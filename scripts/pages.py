@@ -27,7 +27,7 @@ from configs.latency import steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName
-from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95, wilson_95
+from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
 from eval.report import sweep_table
 from eval.report.figures import STYLE
 from eval.report.sweep_plots import Mark, draw_surface
@@ -181,29 +181,6 @@ def leaderboard_table(board: Record) -> str:
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
 
 
-def pooled(row: Row, *records: Record) -> Row:
-    """The cells of several records with the options of a row as one: its counts, interval and age."""
-    cells = [each for part in records for each in part["cells"] if each["options"] == row["options"]]
-    if len(cells) != len(records):
-        raise ValueError(
-            f"{len(cells)} cells have {row['options']}; each of {len(records)} records needs one"
-        )
-    successes, played = (sum(each[name] for each in cells) for name in ("n_success", "n_episodes"))
-    interval = wilson_95(successes, played)
-    assert interval is not None, "a finished sweep has graded episodes"
-    ages = [each["prompt_age_steps"] for each in cells]
-    weights = [each["n_episodes"] for each in cells]
-    return {
-        "options": row["options"],
-        "n_success": successes,
-        "n_episodes": played,
-        "pc_success": 100 * successes / played,
-        "pc_success_ci95": [100 * interval.low, 100 * interval.high],
-        "outcomes": "".join(each["outcomes"] for each in cells),
-        "prompt_age_steps": None if None in ages else np.average(ages, weights=weights),
-    }
-
-
 def planned(*comparisons: tuple[Row, Row]) -> str:
     """Comparisons that were stated before the episodes were played: McNemar's exact tests, Holm-corrected."""
     counts = [_discordant(*pair) for pair in comparisons]
@@ -215,8 +192,8 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
             f"{solved(each)}"
             for each in (row, other)
         ]
-        shown = "shown" if corrected < LEVEL else "not shown"
-        lines.append([*arms, _points(row, other), f"{p:.4f}", f"{corrected:.4f}", shown])
+        numbers = ["< 0.0001" if each < 1e-4 else f"{each:.4f}" for each in (p, corrected)]
+        lines.append([*arms, _points(row, other), *numbers, "shown" if corrected < LEVEL else "not shown"])
     header = ["clock, memory, mode: solved", "compared with", "difference (95 %)", "p", "p, Holm", "at 5 %"]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
 
@@ -246,56 +223,53 @@ def memory_table(record: Record, reference: Row) -> str:
 
 
 _LABELS = {
-    ("own", "rtx4090", "shared"): (4, 26),
-    ("own", "rtx4090", "isolated"): (-44, -10),
-    ("own", "rtx4090", "unified k=10"): (-4, 27),
-    ("own", "rtx4090", "unified k=5"): (6, -11),
-    ("own", "rtx4090", "unified k=1"): (6, -11),
-    ("own", "jetson-thor", "isolated"): (6, -11),
+    ("own", "rtx4090", "isolated"): (5, -18),
+    ("own", "rtx4090", "shared"): (-36, -12),
+    ("own", "rtx4090", "unified k=5"): (-60, -12),
+    ("own", "rtx4090", "unified k=1"): (-58, -3),
+    ("own", "jetson-thor", "unified k=5"): (-26, 36),
 }
 """Offsets in points of labels that would cover others."""
 
 
-def draw_memory(*records: Record) -> Figure:
-    """Success over the mean age of the memory in the prompt; cells with equal options are taken together."""
-    rows: list[Row] = []
-    for row in (each for record in records for each in record["cells"]):
-        if row["options"] not in [each["options"] for each in rows]:
-            having = [
-                each for each in records if row["options"] in [other["options"] for other in each["cells"]]
-            ]
-            rows.append(pooled(row, *having))
+def draw_memory(record: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt, with a line through true memory on RTX 4090."""
     figure = Figure(figsize=(8.5, 5.2), layout="constrained")
     axes = figure.subplots()
     marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
     colours = {"truth": "#009e73", "truth-delayed": "#009e73", "own": "#0080c8", "none": "#7a8292"}
-    for row in rows:
+    line = []
+    for row in record["cells"]:
         options = row["options"]
         source, clock = options["feedback"], format_value("clock", options)
         low, high = row["pc_success_ci95"]
         if source == "none":
-            axes.axhspan(low, high, color=colours[source], alpha=0.15, label="no memory (95 %)")
+            axes.axhspan(low, high, color=colours[source], alpha=0.3, label="no memory (95 %)")
             continue
-        seconds, rate = (row["prompt_age_steps"] or 0.0) * STEP_S, row["pc_success"]
+        seconds, rate = row["prompt_age_steps"] * STEP_S, row["pc_success"]
+        if clock == "rtx4090" and source != "own":
+            line.append((seconds, rate))
         axes.errorbar(
             seconds,
             rate,
             yerr=[[rate - low], [high - rate]],
             fmt=marks[clock],
             color=colours[source],
-            mfc="white" if source == "truth-delayed" else colours[source],
+            mfc=colours[source] if source == "own" else "white",
             capsize=3,
         )
+        if source == "truth-delayed":  # beside its own memory in the same mode
+            continue
         label = _mode(row).replace("`", "").replace(", k = ", " k=")
         place = _LABELS.get((source, clock, label), (6, 4))
         axes.annotate(label, (seconds, rate), place, textcoords="offset points", fontsize=8)
-    sources = {"own": "own memory", "truth": "true memory", "truth-delayed": "true, as late"}
-    for source, label in sources.items():
-        fill = "white" if "delayed" in source else None
+    axes.plot(*zip(*sorted(line), strict=True), color=colours["truth"], linewidth=1, zorder=0)
+    for source, label in {"own": "its own memory", "truth": "true memory, at once or as late"}.items():
+        fill = None if source == "own" else "white"
         axes.plot([], [], "o", color=colours[source], mfc=fill, label=label)
     for clock, mark in marks.items():
         axes.plot([], [], mark, color="black", mfc="white", label=clock)
-    axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 82))
+    axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(-2, 100))
     axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
     return figure
 
@@ -374,7 +348,7 @@ def marks(kind: str) -> str:
     return f"\n\n{to_markdown(shown)}\n\n"
 
 
-_CELLS = (age, by_task, cell, current, delay, difference, held, motion, pooled, rate, solved)
+_CELLS = (age, by_task, cell, current, delay, difference, held, motion, rate, solved)
 _TABLES = (leaderboard_table, legend, marks, memory_table, modes_table, planned, table)
 FUNCTIONS = {f.__name__: f for f in (*_CELLS, *_TABLES)}
 
@@ -428,9 +402,7 @@ def main(*, check: bool) -> int:
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
     if not check:
         with mpl.rc_context(STYLE):
-            sets = [name for name in records if name.startswith("memory") and name != "memory_points"]
-            figure = draw_memory(*(records[name] for name in sets))
-            figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
+            draw_memory(records["memory_late"]).savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 
 
