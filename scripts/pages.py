@@ -225,19 +225,32 @@ def memory_table(record: Record, reference: Row) -> str:
 _LABELS = {
     ("own", "rtx4090", "isolated"): (5, -18),
     ("own", "rtx4090", "shared"): (-36, -12),
-    ("own", "rtx4090", "unified k=5"): (-60, -12),
+    ("own", "rtx4090", "unified k=5"): (5, -24),
+    ("truth", "rtx4090", "actions"): (5, -17),
     ("own", "rtx4090", "unified k=1"): (-58, -3),
     ("own", "jetson-thor", "unified k=5"): (-26, 36),
+    ("own", "rtx4090", "interleaved k=5"): (6, -14),
 }
 """Offsets in points of labels that would cover others."""
 
 
-def draw_memory(record: Record) -> Figure:
-    """Success over the mean age of the memory in the prompt, with a line through true memory on RTX 4090."""
+def draw_memory(record: Record, ages: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt.
+
+    Args:
+        record: Marks, and a line through true memory on RTX 4090.
+        ages: A line: true memory without latency, whose cells differ in its age alone.
+    """
     figure = Figure(figsize=(8.5, 5.2), layout="constrained")
     axes = figure.subplots()
     marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
     colours = {"truth": "#009e73", "truth-delayed": "#009e73", "own": "#0080c8", "none": "#7a8292"}
+    true = ages["cells"]
+    curve = [(row["prompt_age_steps"] * STEP_S, row["pc_success"], *row["pc_success_ci95"]) for row in true]
+    ages_s, rates, lows, highs = np.array(sorted(curve)).T
+    label = f"true memory, no latency ({true[0]['n_episodes']} episodes)"
+    axes.plot(ages_s, rates, color=colours["none"], zorder=0, label=label)
+    axes.fill_between(ages_s, lows, highs, color=colours["none"], alpha=0.12, linewidth=0, zorder=-1)
     line = []
     for row in record["cells"]:
         options = row["options"]
@@ -402,7 +415,8 @@ def main(*, check: bool) -> int:
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
     if not check:
         with mpl.rc_context(STYLE):
-            draw_memory(records["memory_late"]).savefig(ROOT / "docs/memory.png", bbox_inches="tight")
+            figure = draw_memory(records["memory_late"], records["memory_ages"])
+            figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 
 
