@@ -169,12 +169,12 @@ def _play(
         write_json(folder.results_path, results[-1])
         end_attempt(folder, "complete")  # last, so that --resume completes a killed run
     monitor.conclude(results)
-    for remark in dict.fromkeys(filter(None, map(_remark_on_no_texts, variants))):
+    for remark in dict.fromkeys(filter(None, map(_remark_on_empty_fields, variants))):
         _print(remark)
     return results
 
 
-def _remark_on_no_texts(variant: Variant[EpisodeResult]) -> str | None:
+def _remark_on_empty_fields(variant: Variant[EpisodeResult]) -> str | None:
     """A line on fields of a policy's prompt that it never filled in the whole run."""
     config, feedback = variant.run.config, variant.policy.feedback
     episodes = graded_only(list(variant.run.folder.episodes().values()))

@@ -72,8 +72,8 @@ def test_episodes_recorded_earlier_do_not_shorten_the_time_left(tmp_path, policy
     runs = begin(tmp_path)
     plan = make_plan(runs[0].config)
     with console.EvaluationConsole(runs, plan) as shown:
-        for key_of in plan.keys[:3]:
-            shown.resumed(0, episode(key_of))
+        for each in plan.keys[:3]:
+            shown.resumed(0, episode(each))
         (bar,) = shown._progress.tasks
         assert (bar.completed, bar.speed) == (3, None)
 
