@@ -178,7 +178,7 @@ def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) 
         judged = ("success", "time", "restricted") if is_page else ("success", "time")
         columns += [_verdict(on, in_words=is_page) for on in judged]
     measures = _with_values(_MEASURES, rows)
-    columns += [*_CHARGED, *_with_values(_STEPS, rows), _HELD, *measures]
+    columns += [*_with_values([*_CHARGED, *_STEPS, _HELD], rows), *measures]
     if (is_page or not measures) and any(row["tokens_per_simulated_s"] for row in rows):
         columns.append(_TOKENS)
     if link is not None:

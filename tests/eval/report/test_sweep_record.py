@@ -11,7 +11,7 @@ from configs.load import load
 from configs.profile import ProfileConfig
 from eval import results
 from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
-from eval.report.sweep_table import text_columns, to_markdown
+from eval.report.sweep_table import columns_of, text_columns, to_markdown
 from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
@@ -101,6 +101,14 @@ def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypa
     assert len(table) == 2
     assert "…" not in "".join(shown)
     assert ("act busy a b" in table[0]) == (width >= 80)
+
+
+def test_a_sweep_without_latency_has_no_columns_of_latency(record):
+    for cell in record["cells"]:
+        cell |= {"charged_ms": None, "control_steps": None}
+    shown = [column.short for column in columns_of(record)]
+    assert {"solved", "held"} <= set(shown)
+    assert not {"act", "busy", "a", "b"} & set(shown)
 
 
 def test_columns_of_texts_are_shown_if_a_cell_has_texts_even_if_all_are_wrong(record):
