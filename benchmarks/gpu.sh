@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in at most 41 minutes: `make bench-gpu`, or `bash benchmarks/gpu.sh`.
+# Everything that only a GPU can show, in at most 25 minutes: `make bench-gpu`, or `bash benchmarks/gpu.sh`.
 # Needs jax[cuda], flax and numpy; no network, no simulator. docs/gpu.md says what each part is.
 # Interrupted or out of time, the same command goes on with what is missing.
 #
@@ -21,11 +21,13 @@ if [ "${SIZE:-full}" = small ]; then
   policies="small small_droid" work="--text-tokens 4 --tokens-per-frame 1 2 --repetitions 2 --queries 1"
   robots="1 2" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
   memory=small suffix="--text-tokens 4 --tokens-per-frame 2 --repetitions 2 --queries 1"
+  service=$suffix
 else
   turns="--repetitions 6 --queries 6"
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 $turns"
-  robots="1 4 16" soak=2000 energy=200 few=$turns
+  robots="1 4 16" soak=1500 energy=200 few="--tokens-per-frame 10 $turns"
   memory=pi05_libero suffix="--text-tokens 11 --tokens-per-frame 5 $turns"
+  service="--text-tokens 30 --tokens-per-frame 5 $turns"
 fi
 
 # part NAME SECONDS COMMAND…: runs a part once, with a limit; its output goes to NAME.log.
@@ -56,7 +58,7 @@ bench() { # NAME SECONDS POLICY OPTIONS…
 
 # OxyGen's adapter for memory texts: without it, and with either mask. 11 tokens are its median text.
 # shellcheck disable=SC2086
-bench adapter 200 $memory $suffix --modes actions isolated shared unified --adapter off exact published \
+bench adapter 145 $memory $suffix --modes actions isolated shared unified --adapter off exact published \
   --output "$OUT/adapter_$memory.jsonl" --resume
 
 # Stages against their floors; all modes, whose actions must be equal bit for bit (else exit code 1).
@@ -65,14 +67,14 @@ for policy in $policies; do
 done
 for policy in $policies; do
   # shellcheck disable=SC2086
-  bench "modes_$policy" 400 "$policy" $work --robots $robots --output "$OUT/modes_$policy.jsonl" --resume
+  bench "modes_$policy" 175 "$policy" $work --robots $robots --output "$OUT/modes_$policy.jsonl" --resume
 done
 
 # Mode `parallel` again, with the multi-process service; without it, above.
 if command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d; then
   for policy in $policies; do
     # shellcheck disable=SC2086
-    bench "service_$policy" 180 "$policy" $work --modes actions isolated parallel unified \
+    bench "service_$policy" 105 "$policy" $service --modes isolated parallel unified \
       --output "$OUT/service_$policy.jsonl" --resume
   done
   echo quit | nvidia-cuda-mps-control
@@ -81,13 +83,13 @@ else
 fi
 
 if [ -d "${GOLDEN:-}" ]; then
-  part parity 160 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
+  part parity 150 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
 else
   echo "parity: left out; name the folder of fixtures with GOLDEN=DIR"
 fi
 
 first=${policies%% *}
-part soak 110 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $soak --output "$OUT/soak.json"
+part soak 95 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $soak --output "$OUT/soak.json"
 part energy 120 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $energy \
   --modes actions isolated shared parallel unified --output "$OUT/energy.json"
 
@@ -100,7 +102,7 @@ done
 
 if [ -d "${REFERENCE:-}" ]; then
   # shellcheck disable=SC2086
-  part reference 450 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
+  part reference 170 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
     --policy "$first" $few --output "$OUT/reference.json"
 else
   echo "reference: left out; name a clone of the published code with REFERENCE=DIR"
