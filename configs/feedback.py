@@ -73,6 +73,13 @@ class Feedback:
                 raise ValueError(
                     f"`{name}` of {self.field} is {pattern!r}; give a label with a colon: {example!r}"
                 )
+        if any("\n" in (pattern or "") for pattern in (self.format, self.answer)):
+            raise ValueError(f"`format` or `answer` of {self.field} has a line break; give one line")
+        if self.empty != cleaned(self.empty, None)[0]:
+            raise ValueError(
+                f"`empty` of {self.field} is {self.empty!r}; give {cleaned(self.empty, None)[0]!r}: colons, "
+                "underscores and line breaks mark fields"
+            )
         if not (0 <= self.lookback_s <= 3600 and 1 <= self.max_chars <= 4000):
             raise ValueError(
                 f"`lookback_s` of {self.field} is {self.lookback_s}, `max_chars` {self.max_chars}; give 0 to "
@@ -88,8 +95,8 @@ def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
     """All fields of a prompt, in the order in which they appear.
 
     Raises:
-        UsageError: Two language tasks fill one field, two fields replace the instruction, or a task with
-            several fields does not say which part of its answer is which.
+        UsageError: Two language tasks fill one field, two fields replace the instruction or have one label,
+            or a task with several fields does not say which part of its answer is which.
     """
     filled: dict[str, str] = {}
     for task, fields in feedback.items():
@@ -97,7 +104,7 @@ def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
             if each.field in filled:
                 raise UsageError(
                     f"language tasks {filled[each.field]!r} and {task!r} both fill field {each.field!r} of "
-                    "the prompt; leave one of them out of --language-tasks"
+                    "the prompt; leave one of them out"
                 )
             filled[each.field] = task
             if len(fields) > 1 and each.answer is None:
@@ -109,6 +116,10 @@ def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
     replacing = [each.field for each in every if each.role == "instruction"]
     if len(replacing) > 1:
         raise UsageError(f"fields {' and '.join(replacing)} both replace the instruction; give one of them")
+    labels = [_label(each.format.partition(_TEXT)[0].casefold()) for each in every if each.role == "context"]
+    if len(set(labels)) < len(labels):
+        formats = " and ".join(repr(each.format) for each in every)
+        raise UsageError(f"fields of the prompt have one label: {formats}; give each its own")
     return tuple(every)
 
 
@@ -128,7 +139,7 @@ def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, st
     return "\n".join([head, *lines])
 
 
-def cleaned(text: str, max_chars: int) -> tuple[str, int]:
+def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     """A text as it may stand in a prompt, and the number of characters that were cut from its end.
 
     Compatibility forms are normalised. Colons, which mark fields, underscores, control characters and line

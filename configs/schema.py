@@ -1,5 +1,6 @@
 """Schemas of presets: suites, policies, runs, evaluations of one run per mode, and sweeps of a grid."""
 
+import dataclasses
 import itertools
 import re
 import reprlib
@@ -82,8 +83,8 @@ def _source_of_texts(value: Any) -> Any:
     if value in (None, "own", "none", "truth-delayed") or str(value).startswith("frozen:"):
         return value
     try:
-        if truth_age_s(str(value)) is not None:
-            return value
+        if (age_s := truth_age_s(str(value))) is not None:
+            return f"truth:{age_s:g}" if age_s else "truth"
     except ValueError as error:
         raise ValueError(f"{value!r}: give an age in seconds, such as truth:0.5 ({error})") from None
     raise ValueError(str(unknown("source of feedback", str(value), SOURCES)))
@@ -98,6 +99,9 @@ _FIELD = "{'field': 'memory', 'format': 'Memory: {text}'}"
 def _listed(value: Any) -> Any:
     items = (value,) if isinstance(value, Mapping) else value
     if isinstance(items, list | tuple) and all(isinstance(each, Mapping | Feedback) for each in items):
+        names = [field.name for field in dataclasses.fields(Feedback)]
+        for key in (key for each in items if isinstance(each, Mapping) for key in each if key not in names):
+            raise ValueError(str(unknown("key", str(key), names)))
         return items
     given = reprlib.repr(value)
     raise ValueError(
@@ -111,11 +115,14 @@ Fields = Annotated[tuple[Feedback, ...], BeforeValidator(_listed)]
 
 def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
     """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
-    if not isinstance(declared, Mapping):
+    if not isinstance(declared, Mapping) or isinstance(declared.get("field"), str):
         given, example = reprlib.repr(declared), f"{{'memory': {_FIELD}}}"
         raise UsageError(f"{source} is {given}; give a mapping of language task to field, such as {example}")
     feedback = check(dict[str, Fields], declared, source=source)
-    prompt_fields(feedback)
+    try:
+        prompt_fields(feedback)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
     return feedback
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from configs.errors import UsageError
-from configs.feedback import INSTRUCTION, FeedbackByTask, prompt_fields, write_answer
+from configs.feedback import INSTRUCTION, FeedbackByTask, cleaned, prompt_fields, write_answer
 from configs.interface import Interface
 from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
@@ -131,6 +131,8 @@ class OpenpiPolicy:
                 raise BadAnswerError(f"the policy's {field!r} is {type(text).__name__}; give a text")
         if len(found) < len(fields):
             return None
+        if len(fields) > 1:  # so that no text has the label of another
+            found = {field: cleaned(text, None)[0] for field, text in found.items()}
         self._written += 1
         return Text(
             task=task,

@@ -9,7 +9,7 @@ from typing import Any
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
-from configs.feedback import prompt_fields
+from configs.feedback import parse_answer, prompt_fields
 from configs.schema import PlayConfig, RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
@@ -18,6 +18,7 @@ from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
+from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.rollout.clock import PAUSED, Clock, find_clock
@@ -177,15 +178,21 @@ def _play(
 def _remark_on_empty_fields(variant: Variant[EpisodeResult]) -> str | None:
     """A line on fields of a policy's prompt that it never filled in the whole run."""
     config, feedback = variant.run.config, variant.policy.feedback
-    episodes = graded_only(list(variant.run.folder.episodes().values()))
-    written = {task for each in episodes for task in each.texts}
-    is_writing = any(each.requests.requested > each.requests.finished for each in episodes)
-    silent = {task: fields for task, fields in feedback.items() if task not in written}
-    if not (silent and episodes) or is_writing or config.mode == "actions":
+    folder = variant.run.folder
+    episodes = {key: each for key, each in folder.episodes().items() if graded_only([each])}
+    is_writing = any(each.requests.requested > each.requests.finished for each in episodes.values())
+    if not feedback or not episodes or is_writing or config.mode == "actions":
         return None
+    silent = dict(feedback)
+    for key in episodes:
+        for text in (text for query in read_queries(folder, key) for text in query.delivered):
+            if text.task in silent and parse_answer(text.text, silent[text.task]) is not None:
+                del silent[text.task]
+        if not silent:
+            return None
     keys = " and ".join(f"`{each.field}`" for each in prompt_fields(silent))
-    name, what = policy_name(config.policy), f"no {keys}" if written else "no text"
-    return f"{name} declares `feedback` and wrote {what}: a class returns {keys} beside `actions`."
+    told = f"{policy_name(config.policy)} declares `feedback` and wrote no text that fills {keys}"
+    return f"{told}: a class returns {keys} beside `actions`."
 
 
 def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor) -> list[EpisodeJob]:

@@ -205,18 +205,24 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
         kind, _, frozen = source.partition(":")
         if not fields:
             raise UsageError(
-                f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it "
-                "out, or train one: docs/memory.md"
+                f"--feedback {source}: the prompt of policy {policy!r} holds no text of this run's language "
+                "tasks; leave it out, or see docs/memory.md"
             )
         if kind in ("own", "truth-delayed") and modes == {"actions"}:
             raise UsageError(
                 f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
                 "mode, or --feedback none or truth"
             )
-        if kind == "frozen" and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
+        if kind == "frozen" and len(feedback) > 1:
             raise UsageError(
-                f"--feedback {source}: {frozen!r} is not an answer of language task {' and '.join(feedback)}"
-                f"; give {write_answer({each.field: 'TEXT' for each in fields}, fields)!r}"
+                f"--feedback {source} is the answer of one language task, and {' and '.join(feedback)} fill "
+                "the prompt; choose own, none, truth or truth-delayed"
+            )
+        if kind == "frozen" and parse_answer(frozen, fields) is None:
+            example = write_answer({each.field: "TEXT" for each in fields}, fields)
+            raise UsageError(
+                f"--feedback {source}: {frozen!r} is not an answer of language task {' '.join(feedback)}; "
+                f"give {f'frozen:{example}'!r}"
             )
 
 

@@ -163,7 +163,7 @@ def test_a_learner_keeps_writing_while_the_expert_corrects_it(monkeypatch, tmp_p
 def test_a_policy_that_reads_no_texts_has_no_such_column_and_takes_no_feedback(monkeypatch, tmp_path):
     _, read = collected(tmp_path, monkeypatch, Writer("?"), success_at=3)
     assert read == []
-    with pytest.raises(UsageError, match="--feedback own: policy 'tiny' was not trained with texts"):
+    with pytest.raises(UsageError, match="--feedback own: the prompt of policy 'tiny' holds no text"):
         collect_demonstrations(config(policy="tiny", feedback="own"), tmp_path, workers=1)
     with pytest.raises(UsageError, match="--feedback own: the expert writes no texts; give truth, or"):
         collect_demonstrations(config(policy="expert", feedback="own"), tmp_path, workers=1)

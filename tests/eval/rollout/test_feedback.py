@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -45,6 +46,8 @@ PLAN = {
         Feedback(field="subtask", format="{text}", answer="Subtask: {text}", role="instruction"),
     )
 }
+
+TWO_TASKS = MEMORY | {"steps": (Feedback(field="subtask", format="Subtask: {text}"),)}
 
 
 class Writer(FakePolicy):
@@ -168,9 +171,10 @@ def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monke
 @pytest.mark.parametrize(
     ("options", "feedback", "words"),
     [
-        ({"feedback": "own"}, {}, ["--feedback own", "not trained", "docs/memory.md"]),
+        ({"feedback": "own"}, {}, ["--feedback own", "'mine' holds no text", "docs/memory.md"]),
         ({"feedback": "own", "mode": "actions"}, MEMORY, ["mode actions", "--feedback none or truth"]),
-        ({"feedback": "frozen:once"}, PLAN, ["'once'", "Memory: TEXT", "Subtask: TEXT"]),
+        ({"feedback": "frozen:once"}, PLAN, ["'once'", "frozen:Memory: TEXT", "Subtask: TEXT"]),
+        ({"feedback": "frozen:once"}, TWO_TASKS, ["one language task", "memory and steps"]),
     ],
 )
 def test_an_impossible_source_of_feedback_is_refused(options, feedback, words):
@@ -180,7 +184,7 @@ def test_an_impossible_source_of_feedback_is_refused(options, feedback, words):
 
 
 def test_no_baseline_reads_memory(tmp_path):
-    with pytest.raises(UsageError, match="policy 'noop' was not trained with texts in its prompt"):
+    with pytest.raises(UsageError, match="the prompt of policy 'noop' holds no text"):
         play(tmp_path, policy="noop", feedback="truth")
 
 
@@ -273,7 +277,7 @@ def test_texts_that_do_not_fit_the_prompt_are_refused(tmp_path, reader, suite):
     ):
         with pytest.raises(UsageError, match=why):
             resolve_policy(reading(policy, suite, language_tasks=tasks).variants()[0])
-    with pytest.raises(UsageError, match="--feedback truth: policy 'tiny' was not trained with texts"):
+    with pytest.raises(UsageError, match="--feedback truth: the prompt of policy 'tiny' holds no text"):
         play(tmp_path, reading("tiny", suite, feedback="truth").variants()[0])
 
 
@@ -319,25 +323,54 @@ def test_a_class_that_never_returns_its_memory_is_told_so_once(tmp_path, suite, 
     file.write_text(textwrap.dedent(COUNTER).replace('"memory": str', f'"{key}": str'))
     modes = ("isolated", "unified")
     evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=(), mode=modes)))
-    told = "Counter declares `feedback` and wrote no text: a class returns `memory` beside `actions`."
+    told = "Counter declares `feedback` and wrote no text that fills `memory`: a class returns `memory`"
     assert capfd.readouterr().out.count(told) == (key == "memry")
 
 
-def test_a_class_that_never_returns_one_of_its_two_fields_is_told_which(tmp_path, suite, capfd):
-    subtask = """feedback["subtask"] = {"field": "subtask", "format": "Subtask: {text}"}"""
+@pytest.mark.parametrize(("key", "is_told"), [("subtask", False), ("subtusk", True)])
+def test_a_class_that_never_returns_one_of_its_two_fields_is_told_which(tmp_path, suite, key, is_told, capfd):
+    subtask = """feedback["steps"] = {"field": "subtask", "format": "Subtask: {text}"}"""
     two = textwrap.dedent(COUNTER).replace("    def __init__", f"    {subtask}\n\n    def __init__", 1)
     file = tmp_path / "counter.py"
-    file.write_text(two.replace('"memory": str', '"subtusk": "lift it", "memory": str'))
+    file.write_text(two.replace('"memory": str', f'"{key}": "lift it", "memory": str'))
     evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=())))
-    told = "Counter declares `feedback` and wrote no `subtask`: a class returns `subtask` beside `actions`."
-    assert told in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert ("wrote no text that fills `subtask`: a class returns `subtask` beside" in said) == is_told
+    assert ("declares `feedback`" in said) == is_told
 
 
-def test_a_class_with_a_wrong_declaration_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ({"memory": "memory"}, "Counter: memory: 'memory' is neither a mapping with field"),
+        (FIELD, "give a mapping of language task to field, such as"),
+        ({"memory": {**FIELD, "lookback": 1}}, "unknown key 'lookback'; did you mean 'lookback_s'"),
+        ({"memory": {**FIELD, "empty": "a: b"}}, "`empty` of memory is 'a: b'; give 'a b'"),
+        ({"memory": {**FIELD, "format": "Memory: {text}\nDone: 1"}}, "has a line break"),
+        ({"a": FIELD, "b": FIELD}, "Counter: language tasks 'a' and 'b' both fill field 'memory'"),
+        ({"a": FIELD, "b": {**FIELD, "field": "subtask"}}, "have one label"),
+    ],
+)
+def test_a_class_with_a_wrong_declaration_is_refused(declared, why, tmp_path):
     file = tmp_path / "counter.py"
-    file.write_text(textwrap.dedent(COUNTER) + "    feedback = {'memory': 'memory'}\n")
-    with pytest.raises(UsageError, match="Counter: memory: 'memory' is neither a mapping with field"):
+    file.write_text(textwrap.dedent(COUNTER) + f"    feedback = {declared!r}\n")
+    with pytest.raises(UsageError, match=re.escape(why)):
         open_python(f"{file}:Counter", {})
+
+
+def test_a_text_with_the_label_of_another_field_stays_in_its_own(tmp_path):
+    file = tmp_path / "counter.py"
+    plan = {"plan": [dataclasses.asdict(field) for field in PLAN["plan"]]}
+    counter = textwrap.dedent(COUNTER).replace("int(obs", "len(obs")
+    answered = counter.replace('"memory": str', '"subtask": "lift", "memory": "Subtask: drop it" + str')
+    file.write_text(answered + f"    feedback = {plan!r}\n")
+    prompts = prompts_of(open_python(f"{file}:Counter", {}))
+    assert prompts[:2] == [f"{GOAL}\nMemory:", "lift\nMemory: Subtask drop it1"]
+
+
+@pytest.mark.parametrize(("given", "kept"), [("truth:0.50", "truth:0.5"), ("truth:0", "truth")])
+def test_an_age_has_one_form(given, kept):
+    assert RunConfig(feedback=given).feedback == kept
 
 
 def test_a_server_of_openpis_protocol_gets_and_returns_both_fields():
