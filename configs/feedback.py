@@ -143,7 +143,7 @@ def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     """A text as it may stand in a prompt, and the number of characters that were cut from its end.
 
     Compatibility forms are normalised. Colons, which mark fields, underscores, control characters and line
-    breaks become spaces, so that no text can imitate a field.
+    breaks become spaces, so that no text can imitate a field. Without `max_chars`, none are cut.
     """
     letters = unicodedata.normalize("NFKC", text)
     spaced = (" " if each in ":_" or unicodedata.category(each)[0] in "CZ" else each for each in letters)

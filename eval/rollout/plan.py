@@ -219,7 +219,7 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
                 "the prompt; choose own, none, truth or truth-delayed"
             )
         if kind == "frozen" and parse_answer(frozen, fields) is None:
-            example = write_answer({each.field: "TEXT" for each in fields}, fields)
+            example = write_answer({each.field: "TEXT" for each in fields}, fields).replace("\n", " ")
             raise UsageError(
                 f"--feedback {source}: {frozen!r} is not an answer of language task {' '.join(feedback)}; "
                 f"give {f'frozen:{example}'!r}"

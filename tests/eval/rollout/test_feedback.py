@@ -173,7 +173,7 @@ def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monke
     [
         ({"feedback": "own"}, {}, ["--feedback own", "'mine' holds no text", "docs/memory.md"]),
         ({"feedback": "own", "mode": "actions"}, MEMORY, ["mode actions", "--feedback none or truth"]),
-        ({"feedback": "frozen:once"}, PLAN, ["'once'", "frozen:Memory: TEXT", "Subtask: TEXT"]),
+        ({"feedback": "frozen:once"}, PLAN, ["'once'", "give 'frozen:Memory: TEXT Subtask: TEXT'"]),
         ({"feedback": "frozen:once"}, TWO_TASKS, ["one language task", "memory and steps"]),
     ],
 )
