@@ -345,6 +345,7 @@ def test_a_class_that_never_returns_one_of_its_two_fields_is_told_which(tmp_path
         ({"memory": "memory"}, "Counter: memory: 'memory' is neither a mapping with field"),
         (FIELD, "give a mapping of language task to field, such as"),
         ({"memory": {**FIELD, "lookback": 1}}, "unknown key 'lookback'; did you mean 'lookback_s'"),
+        ({"memory": {**FIELD, "lookback_s": -1}}, "`lookback_s` of memory is -1"),
         ({"memory": {**FIELD, "empty": "a: b"}}, "`empty` of memory is 'a: b'; give 'a b'"),
         ({"memory": {**FIELD, "format": "Memory: {text}\nDone: 1"}}, "has a line break"),
         ({"a": FIELD, "b": FIELD}, "Counter: language tasks 'a' and 'b' both fill field 'memory'"),
