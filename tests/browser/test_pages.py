@@ -230,6 +230,7 @@ def test_the_page_follows_the_run_and_shows_text_as_text(run, open_page):
         playwright.expect(page.locator("main table").first).to_contain_text("1 of 2 (50.0 %)")
         playwright.expect(errors.locator("details[open]")).to_have_count(1)  # what is open stays open
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        page.close()  # before the server ends, which it asks again and again
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -239,3 +240,4 @@ def test_nothing_is_wider_than_the_window_and_axe_finds_nothing_serious(run, ope
         page.wait_for_selector("#playing img")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert serious(page) == []
+        page.close()
