@@ -45,8 +45,6 @@ def truth_age_s(source: str | None) -> float | None:
 class Feedback:
     """A field of the prompt that holds a text of the policy."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as pydantic wants it, which is not imported here
-
     field: str  # its name: `memory` or `subtask`
     # The field with its text, such as `Memory: {text}`. With role `instruction` it needs no label, and may
     # have the suite's `{instruction}`.
