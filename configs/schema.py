@@ -100,8 +100,9 @@ def _listed(value: Any) -> Any:
     items = (value,) if isinstance(value, Mapping) else value
     if isinstance(items, list | tuple) and all(isinstance(each, Mapping | Feedback) for each in items):
         names = [field.name for field in dataclasses.fields(Feedback)]
-        for key in (key for each in items if isinstance(each, Mapping) for key in each if key not in names):
-            raise ValueError(str(unknown("key", str(key), names)))
+        for key in (key for each in items if isinstance(each, Mapping) for key in each):
+            if key not in names:
+                raise ValueError(str(unknown("key", str(key), names)))
         return items
     given = reprlib.repr(value)
     raise ValueError(
