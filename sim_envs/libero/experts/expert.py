@@ -69,7 +69,7 @@ def achieve_in_order(scene: ExpertScene, sequence: GoalSequence, late: int) -> S
         elif known.next_is_reset and held:
             yield from place(scene, *goal.arguments, stays=True)
         elif held or scene.satisfied(goal):
-            yield from lift(scene, *goal.arguments, until=lambda: sequence.reached(late).next_is_reset)
+            yield from lift(scene, *goal.arguments, until=lambda then=known: sequence.reached(late) != then)
         else:
             yield from put(scene, goal)
 

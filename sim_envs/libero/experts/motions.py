@@ -67,7 +67,7 @@ _NEARBY = 0.12  # length (m) of a way up to which the hand goes straight if noth
 _STRIDE = 0.01  # distance (m) between the poses checked on it
 _AROUND = 0.25  # half the side (m) of the surroundings of a hand with its wrist
 _CLOSING_STEPS = 30  # control steps in which the fingers close, even if they push the object
-SQUEEZE_STEPS = 5  # control steps in which the grip force then builds up
+_STOPPED = 0.02  # speed (m/s) of closing finger pads below which an object has stopped them
 CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
 
 
@@ -142,7 +142,11 @@ def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMo
 
 
 def grab(scene: ExpertScene, obj: str) -> Skill:
-    """Close the fingers until both touch an object, following it while it moves by itself, and squeeze."""
+    """Close the fingers until they are stopped by an object, following it while it moves by itself.
+
+    What follows begins at once: no observation tells for how long the fingers have held it, so a policy
+    that imitates a hand that goes on squeezing holds still for good.
+    """
     start = scene.gripper
     follows = scene.predicted_motion(obj) is not None
     offset = start.position - scene.pose(obj).position
@@ -159,9 +163,10 @@ def grab(scene: ExpertScene, obj: str) -> Skill:
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
-        finished=lambda: holds(scene, obj) or scene.opening < CLOSED_ON_NOTHING,
+        finished=lambda: (
+            (holds(scene, obj) and scene.finger_speed < _STOPPED) or scene.opening < CLOSED_ON_NOTHING
+        ),
     )
-    yield stay(scene, Phase.GRASP, CLOSED, SQUEEZE_STEPS)
 
 
 def holds(scene: ExpertScene, obj: str) -> bool:

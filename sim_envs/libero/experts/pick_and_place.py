@@ -77,7 +77,8 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
         return Pose(position=scene.position(target) + offset, rotation=start.rotation)
 
     start = scene.gripper
-    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=over().position[:2])
+    moving = (obj, *scene.contents(obj))
+    terrain = Terrain(scene.surroundings(*moving), start=start.position[:2], end=over().position[:2])
     underside = underside_of(start, opening=scene.opening, held=scene.surface(obj))
     height = terrain.lowest_along(underside) + _MARGIN
     low = start.position[2] + _OFF_THE_GROUND
@@ -95,7 +96,7 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
     if not holds(scene, obj):
         return
     start = scene.gripper
-    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=over().position[:2])
+    terrain = Terrain(scene.surroundings(*moving), start=start.position[:2], end=over().position[:2])
     underside = _underside(scene, obj)
 
     def lowering() -> motions.Path:
@@ -120,12 +121,18 @@ def lift(scene: ExpertScene, obj: str, target: str, until: Callable[[], bool]) -
             tried.append(_best_grasp(scene, obj, tried))
             yield _approach(scene, obj, tried[-1])
         yield from motions.grab(scene, obj)
+        if not holds(scene, obj):
+            yield _retreat(scene)
+            continue
         up = scene.gripper.at_height(scene.position(target)[2] + _HIGHEST)
         path = (Waypoint(pose=up, near=0.0),)
         rising = move(scene, Phase.CARRY, path, CLOSED)
-        yield dataclasses.replace(
-            rising, interrupted=lambda: scene.opening < motions.CLOSED_ON_NOTHING or until()
-        )
+        yield dataclasses.replace(rising, interrupted=lambda: _has_dropped(scene, obj) or until())
+
+
+def _has_dropped(scene: ExpertScene, obj: str) -> bool:
+    """Whether the fingers have closed on nothing; a thin wall between them is not nothing."""
+    return scene.opening < motions.CLOSED_ON_NOTHING and not holds(scene, obj)
 
 
 def leave_alone(scene: ExpertScene, obj: str) -> GripperMotion:

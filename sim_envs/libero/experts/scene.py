@@ -132,6 +132,12 @@ class ExpertScene:
         joints = self._env.robots[0]._ref_gripper_joint_pos_indexes
         return float(np.abs(self._data.qpos[joints]).sum())
 
+    @property
+    def finger_speed(self) -> float:
+        """Speed at which the finger pads open or close (m/s)."""
+        joints = self._env.robots[0]._ref_gripper_joint_vel_indexes
+        return float(np.abs(self._data.qvel[joints]).sum())
+
     def satisfied(self, goal: Goal) -> bool:
         """Whether a goal holds now, by LIBERO's own predicate."""
         return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
@@ -186,6 +192,21 @@ class ExpertScene:
     def surface(self, name: str) -> Points:
         """Points on an object's collision surface, in world coordinates."""
         return self._surface_of({self._root(name)})
+
+    def contents(self, name: str) -> frozenset[str]:
+        """Names of movable objects that touch an object and have their center of mass in its bounding box.
+
+        What is under a cover does not touch it, and stays where it is.
+        """
+        low, high = self.surface(name).min(axis=0), self.surface(name).max(axis=0)
+        pairs = self._model.body_rootid[self._model.geom_bodyid[self._data.contact.geom[: self._data.ncon]]]
+        touched = set(pairs[:, ::-1][pairs == self._root(name)].tolist())
+        return frozenset(
+            other
+            for other in self.movable - {name}
+            if self._root(other) in touched
+            and np.all((low < self.center_of_mass(other)) & (self.center_of_mass(other) < high))
+        )
 
     def surroundings(self, *without: str) -> Points:
         """Points on all collision surfaces except those of the robot and the named objects."""

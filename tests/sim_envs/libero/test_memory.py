@@ -11,14 +11,23 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero import tasks
 from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
+from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, TRUE_STEPS, GoalSequence
+from sim_envs.libero.experts.scene import ExpertScene
+from sim_envs.libero.sequences import (
+    FALSE_STEPS,
+    OVERSHOT_STEPS,
+    STILL_STEPS,
+    TRUE_STEPS,
+    GoalSequence,
+    Reached,
+)
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, get_task, list_tasks
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
-from tests.sim_envs.conftest import attempt, put_thing
+from tests.sim_envs.conftest import attempt, key_of, put_thing
 
 Open = Callable[[str, int], LiberoSim]
 
@@ -105,6 +114,48 @@ def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(open_standi
         assert (done.success, lift.progress()) == (True, 1.0)
         ends.append((done.steps, lift.flat_state().tobytes()))
     assert ends[0] == ends[1]
+
+
+def test_the_hand_rises_as_soon_as_both_fingers_hold_the_bowl_however_thin_its_wall(
+    open_standin, monkeypatch
+):
+    """For how long they have held it no observation shows."""
+    sim = open_standin(MEMORY_SUITE, 0)
+    expert, scene = Expert(sim), ExpertScene(sim.env)
+    expert.reset(key_of(sim))
+    while scene.fingers_touching("akita_black_bowl_1") < 2 or scene.finger_speed > 0.02:
+        sim.advance(expert.query(np.empty(8))[:1])
+    assert expert.phase is Phase.GRASP
+    monkeypatch.setattr(motions, "CLOSED_ON_NOTHING", scene.opening + 0.01)
+    assert expert.query(np.empty(8))[0, 2] > 0.5
+    assert expert.phase is Phase.CARRY
+
+
+def test_a_lift_ends_when_the_last_subgoal_counts_also_if_the_bowl_fell_back_by_itself(
+    open_standin, monkeypatch
+):
+    sim = open_standin(MEMORY_SUITE, 0)
+    expert = Expert(sim)
+    expert.reset(key_of(sim))
+    while expert.phase is not Phase.CARRY:
+        sim.advance(expert.query(np.empty(8))[:1])
+    done = Reached(counted=sim.sequence.subgoals[-1:], next=None)
+    monkeypatch.setattr(sim.sequence, "reached", lambda steps_ago: done)
+    expert.query(np.empty(8))
+    assert expert.phase is Phase.DONE
+
+
+def test_what_is_in_a_basket_is_no_obstacle_for_it(open_standin):
+    sim = open_standin(MEMORY_SUITE, 8)
+    scene = ExpertScene(sim.env)
+    put_thing(sim, "cream_cheese_1", scene.position("basket_2") + np.array([0.0, 0.0, 0.05]), 20)
+    assert [scene.contents(f"basket_{number}") for number in (1, 2)] == [set(), {"cream_cheese_1"}]
+
+
+def test_what_is_under_a_cover_is_not_carried_with_it(hidden):
+    wait(hidden)
+    scene = ExpertScene(hidden.env)
+    assert not any(map(scene.contents, scene.movable))
 
 
 def test_an_expert_with_late_memory_keeps_the_bowl_up_until_it_knows_that_it_was_lifted(open_standin):
