@@ -127,12 +127,12 @@ def lift(scene: ExpertScene, obj: str, target: str, until: Callable[[], bool]) -
         up = scene.gripper.at_height(scene.position(target)[2] + _HIGHEST)
         path = (Waypoint(pose=up, near=0.0),)
         rising = move(scene, Phase.CARRY, path, CLOSED)
-        yield dataclasses.replace(rising, interrupted=lambda: _has_dropped(scene, obj) or until())
-
-
-def _has_dropped(scene: ExpertScene, obj: str) -> bool:
-    """Whether the fingers have closed on nothing; a thin wall between them is not nothing."""
-    return scene.opening < motions.CLOSED_ON_NOTHING and not holds(scene, obj)
+        yield dataclasses.replace(  # until it is dropped; a thin wall between the fingers is not nothing
+            rising,
+            interrupted=lambda: (
+                (scene.opening < motions.CLOSED_ON_NOTHING and not holds(scene, obj)) or until()
+            ),
+        )
 
 
 def leave_alone(scene: ExpertScene, obj: str) -> GripperMotion:

@@ -199,8 +199,7 @@ class ExpertScene:
         What is under a cover does not touch it, and stays where it is.
         """
         low, high = self.surface(name).min(axis=0), self.surface(name).max(axis=0)
-        pairs = self._model.body_rootid[self._model.geom_bodyid[self._data.contact.geom[: self._data.ncon]]]
-        touched = set(pairs[:, ::-1][pairs == self._root(name)].tolist())
+        touched = {int(self._model.body_rootid[self._model.geom_bodyid[each]]) for each in self._beside(name)}
         return frozenset(
             other
             for other in self.movable - {name}
@@ -255,15 +254,18 @@ class ExpertScene:
 
     def fingers_touching(self, name: str) -> int:
         """Number of fingers that touch an object: 0, 1 or 2."""
-        root = self._root(name)
-        pairs = self._data.contact.geom[: self._data.ncon]
-        roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
-        beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
+        beside = self._beside(name)
         return sum(bool(finger & beside) for finger in self._fingers)
 
     @functools.cached_property
     def _collisions(self) -> Collisions:
         return Collisions(self._data, robot=self.robot_root)
+
+    def _beside(self, name: str) -> set[int]:
+        """The geoms that touch an object."""
+        pairs = self._data.contact.geom[: self._data.ncon]
+        roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
+        return {int(geom) for geom in pairs[:, ::-1][roots == self._root(name)]}
 
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self.body(name)])
