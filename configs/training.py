@@ -117,6 +117,8 @@ class TrainConfig(Preset):
         weight_decay: Weight decay of matrices.
         clip: Global norm that gradients are clipped to.
         ema: Decay of the parameters' moving average, which is served.
+        start_share: Share of the initial weights in the weights served, the rest is that average (WiSE-FT,
+            arXiv 2109.01903): keeps more of what was known before.
         image_shift: Maximum shift of images, relative to their side; the border is replicated.
         brightness: Maximum change of brightness, relative to the range.
         contrast: Maximum relative change of contrast.
@@ -169,6 +171,7 @@ class TrainConfig(Preset):
     weight_decay: Annotated[Rate, HOW] = 0.01
     clip: Annotated[Rate, HOW] = 1.0
     ema: Annotated[BelowOne, HOW] = 0.998
+    start_share: Annotated[BelowOne, HOW] = 0.0
     image_shift: Annotated[BelowOne, HOW] = 0.01
     brightness: Annotated[BelowOne, HOW] = 0.15
     contrast: Annotated[BelowOne, HOW] = 0.2
@@ -192,6 +195,11 @@ class TrainConfig(Preset):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
+        if self.start_share and (self.start_from is None or self.adapter is not None):
+            raise ValueError(
+                f"`start_share` is {self.start_share:g}, a share of the weights of `start_from`: give that, "
+                "and no `adapter`"
+            )
         if self.adapter is not None:
             if self.start_from is None:
                 raise ValueError(

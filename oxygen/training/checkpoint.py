@@ -17,6 +17,7 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training.config import TrainingConfig
 from oxygen.training.optimiser import TrainState
 from oxygen.typing import Params
+from oxygen.weights import load
 from oxygen.weights.adapter import write_adapter
 from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_safetensors, write_safetensors
 from oxygen.weights.source import CARD, RECORD, TOKENIZER, card_text, fetch
@@ -46,8 +47,12 @@ class CheckpointWriter:
             return target
         draft = target.with_name(f"{target.name}.partial")
         shutil.rmtree(draft, ignore_errors=True)
+        served, share = state.average, self.training.options.start_share
+        if share:
+            start = load(str(self.training.start_from), self.training.model, dtype="float32")
+            served = jax.tree.map(lambda new, old: (1 - share) * new + share * old, served, start)
         try:
-            self.write_policy(draft, state.average, step=int(state.step))
+            self.write_policy(draft, served, step=int(state.step))
             write_safetensors(draft / STATE_FILE, _flat(state))
             for written in (draft, *draft.rglob("*")):
                 sync(written)

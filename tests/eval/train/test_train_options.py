@@ -141,6 +141,12 @@ def test_training_texts_keeps_model_robot_and_vocabulary(options, message, tmp_p
         assert re.search(message, refused(app, *kind, *start, *options))
 
 
+@pytest.mark.parametrize("others", [(), ("--start-from", "tiny", "--adapter", "4")])
+def test_a_share_of_the_initial_weights_needs_these_and_no_adapter(others, refused):
+    message = refused(app, "--data", "nowhere", "--start-share", "0.5", *others)
+    assert "a share of the weights of" in message
+
+
 def test_options_from_a_file_are_overridden_by_flags(tmp_path, asked, refused):
     file = tmp_path / "mine.yaml"
     file.write_text(

@@ -51,6 +51,18 @@ def test_checkpoints_hold_the_ema_of_the_parameters_and_the_newest_the_training_
     assert policies == {f"step_{step:07d}" for step in range(4, STEPS + 1, 4)}
 
 
+def test_a_share_of_the_initial_weights_is_served(trained, mixture, tmp_path):
+    start = checkpoint.newest(trained[0] / "checkpoints")
+    blended = short(steps=2, start_share=0.25, start_from=str(start))
+    blended = dataclasses.replace(blended, start_from=str(start))
+    state = train(tmp_path, blended, mixture, VOCABULARY)
+    served = weights.load(checkpoint.newest(tmp_path / "checkpoints"), MODEL)
+    given = weights.load(start, MODEL)
+    expected = jax.tree.map(lambda new, old: 0.75 * new + 0.25 * old, state.average, given)
+    assert bits(served) == bits(expected)
+    assert bits(served) != bits(state.average)
+
+
 @pytest.mark.slow
 def test_training_starts_from_given_weights_and_resumes_without_them(trained, mixture, tmp_path):
     start = tmp_path / "start"
