@@ -117,8 +117,8 @@ class TrainConfig(Preset):
         weight_decay: Weight decay of matrices.
         clip: Global norm that gradients are clipped to.
         ema: Decay of the parameters' moving average, which is served.
-        start_share: Share of the initial weights in the weights served, the rest is that average (WiSE-FT,
-            arXiv 2109.01903): keeps more of what was known before.
+        start_share: Share of the initial weights in those that are served; the rest is the moving average
+            (WiSE-FT, arXiv 2109.01903). Keeps more of what was known before.
         image_shift: Maximum shift of images, relative to their side; the border is replicated.
         brightness: Maximum change of brightness, relative to the range.
         contrast: Maximum relative change of contrast.

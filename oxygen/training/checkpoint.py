@@ -17,7 +17,6 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training.config import TrainingConfig
 from oxygen.training.optimiser import TrainState
 from oxygen.typing import Params
-from oxygen.weights import load
 from oxygen.weights.adapter import write_adapter
 from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_safetensors, write_safetensors
 from oxygen.weights.source import CARD, RECORD, TOKENIZER, card_text, fetch
@@ -36,6 +35,7 @@ class CheckpointWriter:
     statistics: Statistics  # normalisation statistics of the demonstrations
     tokenizer: bytes  # the SentencePiece model
     frames: int  # frames of the demonstrations
+    start: Params | None = None  # the initial weights, if a share of them is served
 
     def save(self, folder: Path, state: TrainState) -> Path:
         """Write a checkpoint under `folder`, whose own folder is named after the step and returned.
@@ -48,9 +48,8 @@ class CheckpointWriter:
         draft = target.with_name(f"{target.name}.partial")
         shutil.rmtree(draft, ignore_errors=True)
         served, share = state.average, self.training.options.start_share
-        if share:
-            start = load(str(self.training.start_from), self.training.model, dtype="float32")
-            served = jax.tree.map(lambda new, old: (1 - share) * new + share * old, served, start)
+        if self.start is not None:
+            served = jax.tree.map(lambda new, old: (1 - share) * new + share * old, served, self.start)
         try:
             self.write_policy(draft, served, step=int(state.step))
             write_safetensors(draft / STATE_FILE, _flat(state))

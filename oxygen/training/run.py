@@ -88,15 +88,17 @@ def train(
             statistics = statistics_of(robot, newest or fetch(training.norm_stats))
         batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
         objective = Objective(model=training.model, options=options, layout=batches.layout)
+        given = str(training.start_from)
         writer = checkpoint.CheckpointWriter(
             training=training,
             statistics=statistics,
             tokenizer=tokenizer.serialized,
             frames=len(samples),
+            start=load(given, training.model, dtype="float32") if options.start_share else None,
         )
         base = None  # the model that an adapter is trained for
         if options.adapter is not None:
-            base = prepare(load(str(training.start_from), training.model), training.model)
+            base = prepare(load(given, training.model), training.model)
         state = _restored_state(training, newest) if newest else _initial_state(training)
         # After all checks: bad options leave no run file.
         write_run_file(folder, run, options.model_dump(mode="json"))

@@ -53,8 +53,8 @@ def test_checkpoints_hold_the_ema_of_the_parameters_and_the_newest_the_training_
 
 def test_a_share_of_the_initial_weights_is_served(trained, mixture, tmp_path):
     start = checkpoint.newest(trained[0] / "checkpoints")
-    blended = short(steps=2, start_share=0.25, start_from=str(start))
-    blended = dataclasses.replace(blended, start_from=str(start))
+    options = short(steps=2, start_share=0.25, start_from=str(start))
+    blended = dataclasses.replace(options, start_from=str(start))
     state = train(tmp_path, blended, mixture, VOCABULARY)
     served = weights.load(checkpoint.newest(tmp_path / "checkpoints"), MODEL)
     given = weights.load(start, MODEL)
