@@ -166,10 +166,10 @@ def parse_answer(answer: str, fields: Sequence[Feedback]) -> dict[str, str] | No
     if len(fields) == 1 and fields[0].answer is None:
         found = {fields[0].field: answer}
     else:
-        labels = [str(each.answer).split(_TEXT) for each in fields]
-        parts = (f"{_label(before)}(.*?){_label(after)}" for before, after in labels)
-        match = re.fullmatch(r"\s*" + r"\s+".join(parts) + r"\s*", answer, re.DOTALL)
-        if match is None or any(before.strip() in part for before, _ in labels for part in match.groups()):
+        labels = [[_label(part) for part in str(each.answer).split(_TEXT)] for each in fields]
+        parts = (f"{before} ?(.*?) ?{after}" for before, after in labels)
+        match = re.fullmatch(" ".join(parts), " ".join(answer.split()))
+        if match is None or any(re.search(before, part) for before, _ in labels for part in match.groups()):
             return None
         found = {each.field: part for each, part in zip(fields, match.groups(), strict=True)}
     return found if all(cleaned(text, 1)[0] for text in found.values()) else None
@@ -181,5 +181,5 @@ def write_answer(texts: Mapping[str, str], fields: Sequence[Feedback]) -> str:
 
 
 def _label(text: str) -> str:
-    """A pattern of the text around a field, with any white space."""
-    return r"\s*".join(map(re.escape, text.split())) + r"\s*"
+    """A pattern of the text around a field, with any spaces between its words."""
+    return " ?".join(map(re.escape, text.split()))

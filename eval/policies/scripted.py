@@ -1,6 +1,7 @@
 """Scripted policies: the expert and two baselines (`noop`, `random`), with texts from the ground truth."""
 
 import functools
+import math
 import time
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from configs.feedback import Feedback, truth_age_s
 from configs.language_task import LanguageTaskConfig
+from configs.latency import steps_in
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
@@ -67,7 +69,9 @@ class Scripted:
     ) -> None:
         self.interface = suite.interface
         self._kind, self._suite, self._world, self._noise = kind, suite, world, noise
-        self._memory_age_s = memory_age_s
+        hz, interval = suite.protocol.control_hz, suite.protocol.replan_steps
+        # In its prompt is the truth of a query, the last one that was at least so long ago.
+        self._memory_age_s = math.ceil(steps_in(1e3 * memory_age_s, hz) / interval) * interval / hz
         self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
         self._policy: ScriptedPolicy = Noop(suite.interface)
         self._wording = self._query = self._written = 0

@@ -262,6 +262,7 @@ class OxygenServerPolicy(RemotePolicy):
             finished=finished,
             dropped=dropped,
             tokens=sum(reply.tokens for reply in replies),
+            prompt_cut=replies[0].prompt_cut,
         )
 
     def finish(self) -> EpisodeEnd:

@@ -9,7 +9,7 @@ from typing import Any
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
-from configs.feedback import parse_answer, prompt_fields
+from configs.feedback import Feedback, parse_answer, prompt_fields
 from configs.schema import PlayConfig, RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
@@ -252,8 +252,12 @@ def _describe_run(
         )
         for name, suite in whole.suites.items()
     }
-    formats = {each.field: each.format for each in prompt_fields(policy.feedback)}
-    inputs = {"feedback": formats} if formats else {}
+    fields: dict[str, Any] = {}  # and what differs from the default of each
+    for each in prompt_fields(policy.feedback):
+        default = Feedback(field=each.field, format=each.format)
+        parts = {name: value for name, value in vars(each).items() if value != getattr(default, name)}
+        fields |= {each.field: each.format, **{f"{each.field} {name}": parts[name] for name in parts}}
+    inputs = {"feedback": fields} if fields else {}
     return {
         "command": provenance.command(),
         "mode": config.mode,

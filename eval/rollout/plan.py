@@ -218,8 +218,9 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
                 f"--feedback {source} is the answer of one language task, and {' and '.join(feedback)} fill "
                 "the prompt; choose own, none, truth or truth-delayed"
             )
-        if kind == "frozen" and parse_answer(frozen, fields) is None:
-            example = write_answer({each.field: "TEXT" for each in fields}, fields).replace("\n", " ")
+        (answered, *_) = feedback.values()  # in the order of the answer
+        if kind == "frozen" and parse_answer(frozen, answered) is None:
+            example = write_answer({each.field: "TEXT" for each in fields}, answered).replace("\n", " ")
             raise UsageError(
                 f"--feedback {source}: {frozen!r} is not an answer of language task {' '.join(feedback)}; "
                 f"give {f'frozen:{example}'!r}"

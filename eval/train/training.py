@@ -27,7 +27,7 @@ from eval.rollout.plan import check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
 from oxygen.presets.language_tasks import language_task
-from oxygen.presets.policies import evaluation_command
+from oxygen.presets.policies import evaluation_command, learnt_tasks
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
@@ -121,12 +121,17 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
 
 def training_of(options: TrainConfig) -> TrainingConfig:
     """The training of these options, with presets resolved."""
-    tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
     if options.texts_only and options.start_from is None:
         raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
     if options.texts_only and not options.language_tasks:
         raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
     start, own_stats = (None, None) if options.start_from is None else start_of(options.start_from)
+    base = None if options.adapter is None else _adapted_policy(options)
+    chosen, acting = options.language_tasks, base
+    if options.texts_only:
+        acting = policy_of(str(options.start_from))
+    # Where actions are not trained, their prompts stay as they are.
+    tasks = learnt_tasks(acting, chosen) if acting else [load(LanguageTaskConfig, name) for name in chosen]
     stats = options.norm_stats or ("measured" if options.trains_actions else "from-start")
     if stats == "from-start" and own_stats is None:
         raise UsageError("--norm-stats from-start needs a policy to start from: give --start-from")
@@ -138,9 +143,7 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         start_from=start,
         norm_stats={"measured": None, "from-start": own_stats}.get(stats, stats),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
-        base=None
-        if options.adapter is None
-        else _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True),
+        base=base.model_dump(mode="json", exclude_none=True, exclude_defaults=True) if base else None,
     )
 
 

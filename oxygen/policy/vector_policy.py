@@ -196,6 +196,10 @@ class VectorPolicy:
         """Stage times of a robot's last query until its actions; see `Reply.timings_ms`."""
         return self._sessions[robot].acted_ms
 
+    def prompt_cut(self, robot: int) -> int:
+        """Tokens cut from the prompt of a robot's last query; see `Reply.prompt_cut`."""
+        return self._sessions[robot].prompt_cut
+
     def complete(self) -> dict[int, Reply]:
         """Wait for the texts of the current queries; the reply to each robot with a query."""
         self._complete()

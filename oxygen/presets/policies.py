@@ -158,22 +158,23 @@ def learnt_tasks(policy: PolicyConfig, names: Sequence[str]) -> tuple[LanguageTa
 def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
     """Reject language tasks, prompts and fields of the prompt that the policy was not trained on.
 
-    A policy trained on none accepts all: its texts are noise, useful for measurements.
+    A policy trained on none accepts all prompts: its texts are noise, useful for measurements. One without
+    weights accepts all fields, too, as does a class or a server, of which nothing is known.
     """
-    if not policy.language_tasks:
-        return
+    is_trained = policy.weights is not None if policy.kind == "oxygen" else policy.target is None
     for task in tasks:
-        if task.feedback != (policy.feedback or {}).get(task.name, ()):
+        if is_trained and task.feedback != (policy.feedback or {}).get(task.name, ()):
             fields = " and ".join(each.field for each in task.feedback)
             raise UsageError(
                 f"policy {policy.name!r} was not trained with {fields} in its prompt as language task "
                 f"{task.name!r} declares (`feedback`); leave that out, or train one: docs/memory.md"
             )
-        if policy.language_tasks.get(task.name) != task.prompt:
-            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
+        learnt = policy.language_tasks or {task.name: task.prompt}
+        if learnt.get(task.name) != task.prompt:
+            known = ", ".join(f"{name} ({prompt!r})" for name, prompt in learnt.items())
             raise UsageError(
                 f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
-                f"{task.prompt!r}; it has learnt {', '.join(learnt)}. Choose with --language-tasks"
+                f"{task.prompt!r}; it has learnt {known}. Choose with --language-tasks"
             )
 
 

@@ -84,12 +84,12 @@ class OpenpiDialect:
             rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
             replies = [rest] if end.reply is None else [end.reply, rest]
             return pack({**_language(replies), "cancelled": end.cancelled})
-        actions, timings_ms = await self._robot.act(self._declaration.keys.read(request), place)
+        actions, timings_ms, prompt_cut = await self._robot.act(self._declaration.keys.read(request), place)
         replies = self._robot.take_replies()
         infer_ms = timings_ms["queue"] + timings_ms["action"]
         before = {"prev_total_ms": replies[-1].timings_ms["frame"]} if replies else {}
         answer = {
-            **_language(replies),
+            **_language(replies, prompt_cut=prompt_cut),
             "actions": actions,
             "server_timing": {**timings_ms, **before, "infer_ms": infer_ms},
             "policy_timing": {"infer_ms": timings_ms["action"]},
@@ -101,13 +101,14 @@ class OpenpiDialect:
         return line
 
 
-def _language(replies: Sequence[Reply]) -> dict[str, Any]:
+def _language(replies: Sequence[Reply], **about_query: int) -> dict[str, Any]:
     return {
         "texts": [text_message(text) for reply in replies for text in reply.finished],
         EXTENSION: {
             "requested": [dataclasses.asdict(each) for reply in replies for each in reply.requested],
             "dropped": [dataclasses.asdict(each) for reply in replies for each in reply.dropped],
             "tokens": sum(reply.tokens for reply in replies),
+            **about_query,
         },
     }
 
@@ -152,7 +153,7 @@ class VlaEvalDialect:
             raise UsageError("observation before episode_start; start the episode")
         if not self._chunk:
             observation = self._declaration.keys.read(_as_openpi(payload))
-            actions, _ = await self._robot.act(observation, QueryPosition())
+            actions, *_ = await self._robot.act(observation, QueryPosition())
             self._chunk.extend(actions[: self._replan_steps])
         texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
         values = self._chunk.popleft()

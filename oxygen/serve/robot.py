@@ -121,15 +121,15 @@ class RobotBatch:
 
     async def act(
         self, robot: int, observation: Mapping[str, Any]
-    ) -> tuple[np.ndarray, Mapping[str, float], asyncio.Future[Reply]]:
+    ) -> tuple[np.ndarray, Mapping[str, float], int, asyncio.Future[Reply]]:
         """Answer a valid query; an invalid one would fail its whole batch.
 
         Returns:
             The actions [horizon, action] in the robot's units, the milliseconds of the policy's stages until
-            then and of `queue` (waiting for the batch), and the future reply.
+            then and of `queue` (waiting for the batch), the tokens cut from its prompt, and the future reply.
         """
         loop = asyncio.get_running_loop()
-        acted: asyncio.Future[tuple[np.ndarray, float, Mapping[str, float]]] = loop.create_future()
+        acted: asyncio.Future[tuple[np.ndarray, float, Mapping[str, float], int]] = loop.create_future()
         reply: asyncio.Future[Reply] = loop.create_future()
         query = Query(
             observation=observation,
@@ -138,8 +138,8 @@ class RobotBatch:
         )
         self._queue.add(robot, query)
         self._changed.set()
-        actions, began_s, stages_ms = await acted
-        return actions, {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}, reply
+        actions, began_s, stages_ms, prompt_cut = await acted
+        return actions, {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}, prompt_cut, reply
 
     async def serve(self) -> None:
         """Run batches until cancelled."""
@@ -156,11 +156,15 @@ class RobotBatch:
 
     def _act(
         self, queries: Mapping[int, Mapping[str, Any]]
-    ) -> dict[int, tuple[np.ndarray, float, Mapping[str, float]]]:
-        """The actions of each robot, when its batch began, and its stages."""
+    ) -> dict[int, tuple[np.ndarray, float, Mapping[str, float], int]]:
+        """The actions of each robot, when its batch began, its stages, and the tokens cut from its prompt."""
         began_s = time.monotonic()  # other batches may have been in the thread
-        chunks = self._policy.act(queries)
-        return {robot: (chunks[robot], began_s, self._policy.acted_ms(robot)) for robot in queries}
+        policy = self._policy
+        chunks = policy.act(queries)
+        return {
+            robot: (chunks[robot], began_s, policy.acted_ms(robot), policy.prompt_cut(robot))
+            for robot in queries
+        }
 
     def _reset(self, robots: Iterable[int]) -> None:
         """Drop incomplete queries, which would block all others."""
@@ -251,8 +255,10 @@ class ConnectedRobot:
 
     async def act(
         self, observation: Mapping[str, Any], place: QueryPosition
-    ) -> tuple[np.ndarray, Mapping[str, float]]:
-        """Answer a query: the actions, and the milliseconds of its stages; see `RobotBatch.act`.
+    ) -> tuple[np.ndarray, Mapping[str, float], int]:
+        """Answer a query: the actions, the milliseconds of its stages, and the tokens cut from its prompt.
+
+        See `RobotBatch.act`.
 
         Raises:
             NoFreeRobotError: All rows of the batch are taken.
@@ -265,11 +271,11 @@ class ConnectedRobot:
         if self._starts or place.reset or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
         batch, robot = self._row
-        actions, timings_ms, reply = await batch.act(robot, observation)
+        actions, timings_ms, prompt_cut, reply = await batch.act(robot, observation)
         self._query += 1
         self._has_acted = True
         self._unsent.append(reply)
-        return actions, timings_ms
+        return actions, timings_ms, prompt_cut
 
     async def end_episode(self) -> EpisodeEnd:
         """End the episode; the next query starts another. Returns what was outstanding.

@@ -24,7 +24,6 @@ from oxygen.serve.metadata import Declaration
 from oxygen.serve.robot import Batcher
 from oxygen.serve.server import ConnectionServer
 from oxygen.serving.engine_config import EngineConfig, texts_in_progress
-from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import FixedTokens, Mode
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -37,15 +36,14 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     Raises:
         UsageError: It has not learnt a language task, or its checkpoint is unavailable.
     """
-    tasks: list[LanguageTask] = []
-    if options.mode != "actions":
-        asked = options.language_tasks
-        names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
-        known = learnt_tasks(preset, names)
-        if not options.random_weights:
-            check_learnt(preset, known)
-        every = {} if options.text_every is None else {"arrivals": EveryNConfig(n=options.text_every)}
-        tasks = [language_task(task.model_copy(update=every)) for task in known]
+    asked = options.language_tasks
+    names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
+    known = learnt_tasks(preset, names)
+    if not options.random_weights:
+        check_learnt(preset, known)
+    every = {} if options.text_every is None else {"arrivals": EveryNConfig(n=options.text_every)}
+    writes = options.mode != "actions"
+    tasks = [language_task(task.model_copy(update=every)) for task in known] if writes else []
     rows = options.batch_size * texts_in_progress(tasks, options.tokens_per_frame)
     engine = EngineConfig(
         mode=Mode(options.mode),
@@ -74,7 +72,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         mode=options.mode,
         language_tasks=tuple(task.name for task in tasks),
         robots=options.most_robots,
-        feedback={task.name: task.feedback for task in tasks if task.feedback},
+        feedback={task.name: task.feedback for task in known if task.feedback},
         options=declared,
     )
     return policy, declaration

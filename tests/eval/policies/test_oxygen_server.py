@@ -51,6 +51,17 @@ def test_a_server_without_texts_is_not_polled():
             assert (reply.finished, len(server.queries)) == ((), 1)
 
 
+def test_what_is_cut_from_a_prompt_is_told_with_the_actions_of_its_query():
+    def cuts(request):
+        given, about = served_answer(request), request["oxygen_eval"]
+        if about.get("poll"):
+            return given
+        return {**given, "oxygen_eval": {"tokens": 0, "prompt_cut": 7 + about["query"]}}
+
+    with serving(cuts) as server:
+        assert [reply.prompt_cut for _, reply in played(server, 2)] == [7, 8]
+
+
 def test_the_declared_interface_is_the_policys():
     with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
         compare(policy.interface, LIBERO_INTERFACE)

@@ -26,6 +26,7 @@ from oxygen.serving.requests import GREEDY, Sampling
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Deadline
 from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.scripted.policy import Noop
 from sim_envs.truth.wording import parse_narration
 from sim_envs.world import EpisodeKey
 from tests.oxygen.serving.fake_runner import FakeRunner
@@ -50,6 +51,18 @@ def spoken(tasks, queries=6, key=KEY):
         said.append(reply.finished)
         world.advance(np.zeros((3, 7)))
     return said, grader.scores()
+
+
+@pytest.mark.parametrize(("asked", "known"), [(0.0, 0.0), (0.2, 0.25), (0.75, 0.75), (0.8, 1.0)])
+def test_an_expert_knows_the_truth_of_its_prompt_which_is_that_of_a_query(asked, known):
+    """With one every five steps of 50 ms."""
+
+    class Suite(FakeSuite):
+        def expert(self, world, *, noise=0.0, memory_age_s=0.0):
+            assert memory_age_s == known
+            return Noop(self.interface)
+
+    Scripted("expert", Suite(), FakeWorld(), memory_age_s=asked).reset(KEY)
 
 
 def test_oracle_texts_finish_in_their_query_and_are_right():

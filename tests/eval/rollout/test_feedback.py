@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.feedback import Feedback
+from configs.feedback import Feedback, parse_answer
 from configs.schema import RunConfig, VariantsConfig
 from eval.policies.python import open_python
 from eval.policies.resolved import resolve_policy
@@ -46,6 +46,9 @@ PLAN = {
         Feedback(field="subtask", format="{text}", answer="Subtask: {text}", role="instruction"),
     )
 }
+
+ANSWER = "Subtask: lift it Memory: once"
+SUBTASK_FIRST = {"plan": PLAN["plan"][::-1]}
 
 TWO_TASKS = MEMORY | {"steps": (Feedback(field="subtask", format="Subtask: {text}"),)}
 
@@ -130,6 +133,18 @@ def test_a_combined_answer_fills_both_fields_or_none():
     assert prompts == [f"{GOAL}\nMemory:"] * 4
 
 
+def test_a_combined_answer_is_read_in_the_order_of_its_fields_whatever_its_white_space():
+    check_feedback([RunConfig(feedback=f"frozen:{ANSWER}")], SUBTASK_FIRST, policy="mine")
+    frozen = [query.prompt for query in queries_of(source=f"frozen:{ANSWER}", feedback=SUBTASK_FIRST)]
+    assert frozen == ["lift it\nMemory: once"] * 4
+    fields = PLAN["plan"]
+    both = parse_answer(" Memory:once\n\tor twice\r\n Subtask:  lift it ", fields)
+    assert both == {"memory": "once or twice", "subtask": "lift it"}
+    doubled = ("Memory: a Memory: b Subtask: c", "Memory: a Subtask: b Subtask:c")
+    blank = ("", "Memory:" + " " * 5000, "Memory: a" + "\n" * 5000 + "Subtask:")
+    assert [parse_answer(answer, fields) for answer in (*doubled, *blank)] == [None] * 5
+
+
 @pytest.mark.parametrize(
     ("text", "shown", "cut"),
     [
@@ -174,6 +189,7 @@ def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monke
         ({"feedback": "own"}, {}, ["--feedback own", "'mine' holds no text", "docs/memory.md"]),
         ({"feedback": "own", "mode": "actions"}, MEMORY, ["mode actions", "--feedback none or truth"]),
         ({"feedback": "frozen:once"}, PLAN, ["'once'", "give 'frozen:Memory: TEXT Subtask: TEXT'"]),
+        ({"feedback": "frozen:once"}, SUBTASK_FIRST, ["give 'frozen:Subtask: TEXT Memory: TEXT'"]),
         ({"feedback": "frozen:once"}, TWO_TASKS, ["one language task", "memory and steps"]),
     ],
 )
@@ -273,6 +289,8 @@ def test_texts_that_do_not_fit_the_prompt_are_refused(tmp_path, reader, suite):
         files[-1].write_text(yaml.safe_dump(task))
     for policy, tasks, why in (
         ("tiny", (str(files[0]),), "'tiny' was not trained with memory in its prompt"),
+        ("pi05_libero", (str(files[0]),), "'pi05_libero' was not trained with memory in its prompt"),
+        ("expert", (str(files[0]),), "'expert' was not trained with memory in its prompt"),
         (reader, ("memory", str(files[1])), "'memory' and 'plan' both fill field 'memory'"),
     ):
         with pytest.raises(UsageError, match=why):
@@ -325,6 +343,16 @@ def test_a_class_that_never_returns_its_memory_is_told_so_once(tmp_path, suite, 
     evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=(), mode=modes)))
     told = "Counter declares `feedback` and wrote no text that fills `memory`: a class returns `memory`"
     assert capfd.readouterr().out.count(told) == (key == "memry")
+
+
+def test_a_run_is_resumed_with_the_same_fields_only(tmp_path, suite):
+    file = tmp_path / "counter.py"
+    file.write_text(textwrap.dedent(COUNTER))
+    config = reading(f"{file}:Counter", suite, language_tasks=())
+    (run,) = begin(tmp_path / "runs", config)
+    evaluate(run)
+    declared = {"memory": "Memory: {text}", "memory empty": "0"}
+    assert run.folder.read_manifest()["policy_inputs"]["feedback"] == declared
 
 
 @pytest.mark.parametrize(("key", "is_told"), [("subtask", False), ("subtusk", True)])

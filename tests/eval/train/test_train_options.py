@@ -162,6 +162,10 @@ def test_trained_language_tasks_are_those_that_are_served():
     served = tuple(language_task(load(LanguageTaskConfig, name)) for name in OPTIONS.language_tasks)
     assert training_of(OPTIONS).tasks == served
     assert TrainConfig(language_tasks="none").language_tasks == ()
+    kept = {"start_from": "tiny_memory", "language_tasks": ("memory",)}
+    for options in (TrainConfig(texts_only=True, **kept), TrainConfig(adapter=4, **kept)):
+        (task,) = training_of(options).tasks
+        assert [each.field for each in task.feedback] == ["memory"]
 
 
 def test_a_training_records_the_wordings_of_its_suites_of_which_one_has_a_file_of_its_own(tmp_path):

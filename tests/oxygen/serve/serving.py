@@ -47,6 +47,9 @@ class EchoPolicy(VectorPolicy):
     def acted_ms(self, robot: int) -> Mapping[str, float]:
         return {"prefill": 1.0, "denoise": 2.0, "action": 4.0}
 
+    def prompt_cut(self, robot: int) -> int:
+        return 2 + robot
+
     def complete(self) -> Mapping[int, Reply]:
         if self.fails_to_complete is not None:
             raise self.fails_to_complete

@@ -161,6 +161,16 @@ def test_the_metadata_declare_options_and_adapter(name, options, declared, polic
     assert served.metadata()["oxygen_eval"].get("options") == declared
 
 
+def test_the_fields_of_the_prompt_are_declared_in_mode_actions_too(policy, monkeypatch):
+    monkeypatch.setattr(serving, "load_policy", lambda *_, **__: policy)
+    declared = [
+        serving.open_served(read_model_policy("tiny_memory"), ServeConfig(policy="tiny_memory", mode=mode))[1]
+        for mode in ("unified", "actions")
+    ]
+    assert declared[0].feedback == declared[1].feedback != {}
+    assert [served.language_tasks for served in declared] == [("memory",), ()]
+
+
 def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection():
     seed = seed_of("libero_goal.3.1.7") % 1000
     with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
@@ -179,6 +189,7 @@ def test_texts_come_with_the_next_answer_or_a_poll_and_once():
     with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
         first = client.ask(request())
         assert first["texts"] == []
+        assert first["oxygen_eval"]["prompt_cut"] == 2
         assert first["policy_timing"] == {"infer_ms": 4.0}
         assert first["server_timing"].keys() == {"queue", "prefill", "denoise", "action", "infer_ms"}
         polled = client.ask(about(poll=True))
