@@ -88,8 +88,8 @@ class TrainConfig(Preset):
         model: The model configuration: tiny, tiny_droid, small, pi05_libero, pi05_base, ….
         embodiment: The robot: its observations and actions (libero, libero_state, libero_compact, droid,
             droid_compact, droid_jointpos, droid_jointpos_compact). Default: libero_compact and droid_compact
-            for tiny and tiny_droid, which read their state in the prompt; droid for pi05_droid; libero for
-            others.
+            for tiny, tiny_memory and tiny_droid, which read their state in the prompt; droid for pi05_droid
+            and small_droid; libero for others.
         language_tasks: Texts to train beside actions, or `none`. Default: narration and memory.
         start_from: Initial weights, or the policy of an adapter: a policy's name (tiny, pi05_base) or a
             checkpoint. Default: random ones.

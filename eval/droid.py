@@ -9,8 +9,8 @@ app = build_app(
     "texts and videos."
     "\n\nDefaults are the published protocol on suite droid_tabletop, which takes joint velocities; "
     "--suite droid_tabletop_jointpos takes absolute joint positions. Without any option of `What to run` or "
-    "`Protocol`, the small `demo_droid` preset runs instead: the bundled policy on three tasks, "
-    "in the mode given and, to be compared with, in mode isolated. Initial states from 1000 on "
+    "`Protocol` but clock and overlap, the small `demo_droid` preset runs instead: the bundled policy on "
+    "three tasks, in the mode given and, to be compared with, in mode isolated. Initial states from 1000 on "
     "are sampled anew for every seed, as many as you like.",
     defaults={"suites": ("droid_tabletop",), "policy": "tiny_droid"},
     demo="demo_droid",
