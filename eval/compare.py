@@ -111,7 +111,7 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         },
         "texts": [difference for each in texts for difference in each.pop("differences")],
         "text_pairs": texts,
-        "staleness_s": {task: {"a": a, "b": b} for task, (a, b) in comparison.staleness_s.items()},
+        "staleness_ms": {task: {"a": a, "b": b} for task, (a, b) in comparison.staleness_ms.items()},
     }
 
 

@@ -5,7 +5,7 @@ are counts out of totals, so that episodes, tasks and suites add up.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -237,7 +237,7 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
                 "n_texts": sum(score.texts for score in scores),
                 "n_not_graded": sum(score.not_graded for score in scores),
                 "n_oracle": sum(score.oracle for score in scores),
-                "staleness_ms": _staleness_ms(scores),
+                "staleness_ms": mean_staleness_ms(episodes, [task]),
                 "at_request": _percentages(at_request),
                 "on_delivery": _percentages(on_delivery),
                 "lost": difference(*headlines),
@@ -283,14 +283,13 @@ def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> tuple[np.n
     return np.array(seconds, np.float64), total
 
 
-def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
-    """Mean simulated milliseconds from request to delivery over all texts; None without texts."""
-    scores = [episode.texts[task] for episode in episodes for task in HEADLINES if task in episode.texts]
-    return _staleness_ms(scores) if scores else None
-
-
-def _staleness_ms(scores: Sequence[TextScores]) -> float:
-    return 1e3 * sum(score.staleness_s for score in scores) / sum(score.texts for score in scores)
+def mean_staleness_ms(
+    episodes: Sequence[EpisodeResult], tasks: Iterable[str] = tuple(HEADLINES)
+) -> float | None:
+    """Mean simulated milliseconds from request to delivery of the tasks' texts; None without texts."""
+    scores = [episode.texts[task] for task in tasks for episode in episodes if task in episode.texts]
+    texts = sum(score.texts for score in scores)
+    return 1e3 * sum(score.staleness_s for score in scores) / texts if texts else None
 
 
 def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:
@@ -313,11 +312,11 @@ def _pooled(
 
 
 def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:
-    """Drop in percentage points, paired by episode; None if no episode has both."""
-    both = [pair for pair in zip(before, after, strict=True) if all(share.of for share in pair)]
-    if not both:
+    """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined."""
+    pairs = [pair for pair in zip(before, after, strict=True) if any(share.of for share in pair)]
+    if not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)) or not pairs:
         return None
-    columns = (*_columns([pair[0] for pair in both]), *_columns([pair[1] for pair in both]))
+    columns = (*_columns([pair[0] for pair in pairs]), *_columns([pair[1] for pair in pairs]))
     return {"pc": 100 * float(_fall(*columns)), "ci95": bounds(cluster_bootstrap_95(_fall, *columns), 100)}
 
 

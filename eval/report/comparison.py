@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
-from eval.metrics.language import HEADLINES, ORACLE, currency_differences, difference, grade_text, percentage
+from eval.metrics.language import (
+    HEADLINES,
+    ORACLE,
+    currency_differences,
+    difference,
+    grade_text,
+    mean_staleness_ms,
+    percentage,
+)
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import PairCounts
 from eval.metrics.simulated_time import (
@@ -301,9 +309,9 @@ class Comparison:
     # recorded.
     curve_a: Sequence[CurvePoint] = ()
     curve_b: Sequence[CurvePoint] = ()
-    # Language task to the mean simulated seconds from request to delivery of its texts, in A and in B, over
-    # the graded pairs; None for a run without texts of it.
-    staleness_s: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)
+    # Language task to the mean simulated milliseconds from request to delivery of its texts, in A and in B,
+    # over the graded pairs; None for a run without texts of it.
+    staleness_ms: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)
     # Whether a run is unfinished or has episodes that the other lacks: then only common ones are compared.
     partial: bool = False
 
@@ -393,7 +401,7 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
             latency[stage] = StageLatency(a=in_a, b=in_b)
     suites = dict.fromkeys(x.key.suite for x, _ in pairs)
     of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
-    staleness_s = {task: (_staleness_s(task, of_a), _staleness_s(task, of_b)) for task in HEADLINES}
+    late_ms = {task: [mean_staleness_ms(each, [task]) for each in (of_a, of_b)] for task in HEADLINES}
     return Comparison(
         a=identities[0],
         b=identities[1],
@@ -408,7 +416,7 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
         motion=motion_differences(graded),
         curve_a=success_curve(of_a),
         curve_b=success_curve(of_b),
-        staleness_s={task: each for task, each in staleness_s.items() if each != (None, None)},
+        staleness_ms={task: (a, b) for task, (a, b) in late_ms.items() if (a, b) != (None, None)},
         partial=bool(lacks or unfinished),
     )
 
@@ -431,9 +439,3 @@ def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, 
             f"{b.world_hash}); run both with the same protocol options, versions and assets"
         )
     return a, b
-
-
-def _staleness_s(task: str, episodes: Sequence[EpisodeResult]) -> float | None:
-    scores = [episode.texts[task] for episode in episodes if task in episode.texts]
-    texts = sum(score.texts for score in scores)
-    return sum(score.staleness_s for score in scores) / texts if texts else None

@@ -22,7 +22,7 @@ from eval.metrics.statistics import Interval, bounds
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable, TextPairs, Unpaired
 from eval.report.result_tables import MEASURES
-from eval.report.table import MEASURED, PAUSED, Table, format_clock_of, number, to_terminal
+from eval.report.table import MEASURED, PAUSED, Table, format_clock_of, number, percentage, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -275,7 +275,7 @@ def _rates(comparison: Comparison) -> Table:
     for suite, pairs in _rows(comparison):
         ends = bounds(pairs.difference_ci95)
         a, b = pairs.percent_a, pairs.percent_b
-        rates = number(a, ".1f", " %"), number(b, ".1f", " %")
+        rates = percentage(a, 1, " %"), percentage(b, 1, " %")
         p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
         rows.append([suite, *rates, *_compared(a, b, pairs.difference, ends, ".1f")[2:], p_value])
     return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)

@@ -26,7 +26,7 @@ from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
-from eval.report.table import PAUSED, clock_label, to_terminal
+from eval.report.table import PAUSED, clock_label, percentage, to_terminal
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -261,4 +261,4 @@ def best_video(run: RunFolder) -> tuple[Path, str] | None:
 
 
 def _percent(rate: Mapping[str, Any] | None) -> str:
-    return f"{rate['percent']:.0f} %" if rate else "–"
+    return percentage(rate["percent"] if rate else None, 0, " %")

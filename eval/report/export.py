@@ -15,7 +15,7 @@ from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report import result_tables as columns
-from eval.report.table import PAUSED, Column, number, to_csv, to_latex
+from eval.report.table import PAUSED, Column, percentage, to_csv, to_latex
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -175,7 +175,7 @@ def latex(folder: RunFolder) -> str:
     described = " ".join(visible_text(", ".join(filter(None, parts))).split())
     numbers = [
         dataclasses.replace(columns.N, heading="episodes"),
-        Column(heading="success (%)", cell=lambda row: number(row["pc_success"], ".1f")),
+        Column(heading="success (%)", cell=lambda row: percentage(row["pc_success"], 1)),
         columns.INTERVAL,
         columns.TIME,
     ]

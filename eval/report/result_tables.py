@@ -6,7 +6,7 @@ from typing import Any
 from configs.errors import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
-from eval.report.table import PAUSED, Column, Table, fitting, format_clock, number, shortened
+from eval.report.table import PAUSED, Column, Table, fitting, format_clock, number, percentage, shortened
 
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""
@@ -21,7 +21,7 @@ def format_interval(row: Row) -> str:
 N = Column(heading="n", cell=lambda row: str(row["n_episodes"]))
 SUCCESS = Column(
     heading="success",
-    cell=lambda row: number(row["pc_success"], ".1f", " %"),
+    cell=lambda row: percentage(row["pc_success"], 1, " %"),
     legend="Errors are counted separately, not as failures.",
 )
 INTERVAL = Column(heading="95 % interval", short="95 %", cell=format_interval)
@@ -93,7 +93,7 @@ def text_column(task: str) -> Column:
             return "–"
         scores = row["texts"][task]
         requested, delivered = (
-            f"{scores[when][HEADLINES[task]]['pc']:.1f}" for when in ("at_request", "on_delivery")
+            percentage(scores[when][HEADLINES[task]]["pc"], 1) for when in ("at_request", "on_delivery")
         )
         graded = f"{scores['n_texts'] - scores['n_not_graded']}/{scores['n_texts']}"
         return f"{requested} → {delivered}, {graded}{' (oracle)' if scores['n_oracle'] else ''}"
@@ -108,7 +108,7 @@ def _short_text_column(task: str, clock: str) -> Column:
     def cell(row: Row) -> str:
         if not is_graded(row, task):
             return "–"
-        return "→".join(f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" for when in moments)
+        return "→".join(percentage(row["texts"][task][when][HEADLINES[task]]["pc"], 0) for when in moments)
 
     heading = f"{TEXT_HEADINGS[task]}\n%"
     legend = f"{TEXT_HEADINGS[task]}: {MEASURES[task]}."
@@ -134,8 +134,8 @@ def _progress_column(rows: Sequence[Row]) -> Column:
     between = "" if interval is None else " (95 %: {:.1f}–{:.1f})".format(*interval)
     return Column(
         heading="progr.",
-        cell=lambda row: number(
-            row["pc_success"] if row["pc_progress"] is None else row["pc_progress"], ".1f", " %"
+        cell=lambda row: percentage(
+            row["pc_success"] if row["pc_progress"] is None else row["pc_progress"], 1, " %"
         ),
         legend=f"progr.: criteria of the task that were met, mean over episodes{between}.",
     )

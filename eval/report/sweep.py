@@ -177,7 +177,8 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     ages = [  # of the observations that texts in prompts describe
         query.step - text.observed_step
-        for key in (cell.episodes if identity.feedback is not None else ())
+        for key, episode in (cell.episodes if identity.feedback is not None else {}).items()
+        if episode.outcome is not Outcome.ERROR
         for query in read_queries(cell.run.folder, key)
         for text in query.fed.values()
         if text.observed_step is not None

@@ -235,6 +235,13 @@ def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) 
     return NO_VALUE if value is None else f"{scale * value:{form}}{unit}"
 
 
+def percentage(value: float | None, decimals: int, unit: str = "") -> str:
+    """A percentage in a table, which is neither 0 nor 100 unless it is exactly that; a dash for None."""
+    if value is not None and 0 < value < 100:
+        value = min(max(value, 10.0**-decimals), 100 - 10.0**-decimals)
+    return number(value, f".{decimals}f", unit)
+
+
 def shortened(labels: Sequence[str], width: int) -> list[str]:
     """The labels in at most `width` characters each; as they are where all of them fit.
 

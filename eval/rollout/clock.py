@@ -182,22 +182,29 @@ def _fixed(given: str, rest: str) -> Clock:
 
 
 def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The latencies of a run, or of the variant of its evaluation in the requested mode.
+    """The latencies of a run, or of the variant of its evaluation in the requested mode, on the same clock.
 
     It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use;
-    another number of queries than recorded is an UnknownLatencyError.
+    more queries than recorded are an UnknownLatencyError.
     """
     named = read_identity(folder)
-    variants = {named.mode: folder}
+    variants = [named]
     if config.mode != named.mode:
         others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
-        variants |= {read_identity(other).mode: other for other in others}
-    if config.mode not in variants:
+        variants += [other for other in map(read_identity, others) if other.clock == named.clock]
+    fitting = [each.run_id for each in variants if each.mode == config.mode]
+    if not fitting:
+        modes = dict.fromkeys(each.mode for each in variants)
         raise UsageError(
-            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(variants)}; give --mode "
-            f"{' '.join(variants)}"
+            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(modes)}; give --mode "
+            f"{' '.join(modes)}"
         )
-    found = variants[config.mode]
+    if len(fitting) > 1:
+        raise UsageError(
+            f"clock {config.clock!r}: {len(fitting)} variants of {named.run_id} ran in mode {config.mode}; "
+            f"name one of them, {' or '.join(fitting)}"
+        )
+    found = RunFolder(folder.path.parent / fitting[0])
     clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
     if not clocks or not clocks[0]:
         raise UsageError(

@@ -21,7 +21,7 @@ from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
-from eval.report.table import Column, Table
+from eval.report.table import Column, Table, percentage
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -201,7 +201,8 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
         if rate is None or exceeds(errors, total):
             return [f"No verdict: {errors} of {pluralize(total, 'episode')} ended in an error."]
         solved = f"{reference.label} solved {rate['hits']} of {pluralize(rate['of'], 'episode')}"
-        return [solved + ": {percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**rate)]
+        between = "95 % {low:.1f} to {high:.1f}".format(**rate)
+        return [f"{solved}: {percentage(rate['percent'], 1, ' %')}, {between}."]
     sentences = []
     for run in others:
         try:
@@ -235,7 +236,7 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
     def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
         row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
-        return count if row["pc_success"] is None else f"{count} ({row['pc_success']:.1f} %)"
+        return count if row["pc_success"] is None else f"{count} ({percentage(row['pc_success'], 1, ' %')})"
 
     numbers = [
         *(results.INTERVAL, results.TIME, results.QUERIES, results.HELD),

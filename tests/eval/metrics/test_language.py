@@ -15,6 +15,7 @@ from eval.metrics.language import (
     grade_memory,
     grade_narration,
     grade_text,
+    percentage,
     summarize_language,
 )
 from eval.metrics.success import summarize
@@ -211,6 +212,18 @@ def test_loss_from_request_to_delivery_is_paired_by_episode():
     after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
     assert difference(before, after) == {"pc": pytest.approx(10), "ci95": None}
     assert difference([Share()], [Share()]) is None
+    assert difference([Share(hits=1, of=1)], [Share()]) is None
+
+
+def test_an_episode_in_which_one_side_has_nothing_to_grade_counts_on_the_other():
+    """As in the rates of the sides, whose difference it is."""
+    plain = [Share(hits=9, of=10)] * 6
+    before, after = [*plain, Share()], [*plain, Share(of=27)]
+    rates = [percentage(shares)["pc"] for shares in (before, after)]
+    found = difference(before, after)
+    assert rates == pytest.approx([90, 100 * 54 / 87])
+    assert found["pc"] == pytest.approx(rates[0] - rates[1])
+    assert found["ci95"][0] < found["pc"] < found["ci95"][1]
 
 
 def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
@@ -234,8 +247,8 @@ def currency(current_s: float | None, simulated_s: float = 10.0):
 
 def test_currency_counts_the_time_of_episodes_without_texts_and_is_compared_where_both_have_some():
     silent = episode(key(1), simulated_s=20.0)
-    row = summarize_language([currency(8.0), currency(4.0), silent])["memory"]["current"]
-    assert (row["pc"], row["n"]) == (pytest.approx(30.0), 3)
+    row = summarize_language([currency(8.0), currency(4.0), silent] * 2)["memory"]["current"]
+    assert (row["pc"], row["n"]) == (pytest.approx(30.0), 6)
     assert row["ci95"][0] < 30 < row["ci95"][1]
     assert summarize_language([currency(8.0), currency(None)])["memory"]["current"] is None
     pairs = [(currency(8.0), currency(5.0)), (currency(4.0), currency(3.0))]

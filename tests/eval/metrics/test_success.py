@@ -151,7 +151,7 @@ def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
     assert restricted_s(unsolved, limit) == 14.0
     assert restricted_s(unsolved, {}) is None, "actions that could not be executed ended it early"
     assert restricted_s(UNSOLVED[0], {}) == 14.0, "what ran out of time shows the limit"
-    row = summarize_time([*SOLVED, *UNSOLVED], limit)
+    row = summarize_time([*SOLVED, *UNSOLVED] * 2, limit)
     assert row["restricted_mean_s"] == pytest.approx((20 + 28) / 5)
     low, high = row["restricted_mean_ci95"]
     assert low < row["restricted_mean_s"] < high
@@ -170,10 +170,11 @@ def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
         (took(30, "timeout"), took(1)),
         (took(None), took(3)),
     ]
-    found = time_ratio(pairs)
-    assert found.n_pairs == 3
+    found = time_ratio(pairs * 2)
+    assert found.n_pairs == 6
     assert found.ratio == pytest.approx(2)
     assert found.ci95.low <= 2 <= found.ci95.high
+    assert (time_ratio(pairs).ratio, time_ratio(pairs).ci95) == (pytest.approx(2), None)
     for none in ([], [(took(None), took(None))], [(took(3), took(9, "timeout"))]):
         assert time_ratio(none) is None
         assert judge_time(time_ratio(none)) is None
@@ -181,8 +182,9 @@ def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
 
 def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
     pairs = [(took(2), took(4)), (took(4), took(9, "invalid_action")), (took(20, "timeout"), took(6))]
+    pairs *= 2
     found = restricted_times(pairs, {"libero_object": 20.0})
-    assert found.seconds.n_pairs == 3
+    assert found.seconds.n_pairs == 6
     assert (found.seconds.a, found.seconds.b) == pytest.approx((26 / 3, 10))
     assert found.seconds.difference == pytest.approx(4 / 3)
     assert found.ratio == pytest.approx(30 / 26)

@@ -358,7 +358,7 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
     assert written["time_to_success"]["verdict"]["verdict"] == "superior"
     assert written["success_over_time"]["b"][-1]["pc_success"] == 100
     assert written["per_suite"]["libero_object"]["verdict"] == written["verdict"]["verdict"]
-    assert written["staleness_s"]["narration"] == pytest.approx({"a": 0.8, "b": 0.4})
+    assert written["staleness_ms"]["narration"] == pytest.approx({"a": 800.0, "b": 400.0})
 
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:

@@ -16,6 +16,7 @@ from eval.report.table import (
     Table,
     in_latex,
     in_markdown,
+    percentage,
     shortened,
     to_csv,
     to_latex,
@@ -197,3 +198,17 @@ def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path)
     narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **texts)["overall"])
     assert narration == "narration: 5 of 5 texts graded, delivered 940 ms (simulated) after their requests."
     assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; unreadable texts are not ")
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "shown"),
+    [
+        (100 * 1999 / 2000, 1, "99.9 %"),
+        (100.0, 1, "100.0 %"),
+        (99.6, 0, "99 %"),
+        (0.02, 1, "0.1 %"),
+        (0, 0, "0 %"),
+    ],
+)
+def test_a_percentage_is_0_or_100_only_if_it_is(value, decimals, shown):
+    assert percentage(value, decimals, " %") == shown

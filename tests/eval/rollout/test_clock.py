@@ -133,6 +133,30 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
         replayed.latency(call(key=key, reply=reply(finished=(text(0), text(1)))))
 
 
+@pytest.mark.usefixtures("policy")
+def test_a_replay_of_a_sweeps_cell_in_another_mode_is_of_one_on_the_same_clock(tmp_path):
+    clocks = {"fixed:0": "unified", "fixed:300": "isolated", "fixed:0,0": "isolated", "fixed:40": "shared"}
+    runs = [play(tmp_path, clock=name, mode=mode) for name, mode in clocks.items()]
+
+    def replayed(mode, clocks):
+        for run, name in zip(runs, clocks, strict=True):
+            manifest = run.read_manifest() | {"variants": [each.run_id for each in runs]}
+            manifest["config"]["clock"] = name
+            run.write_manifest(manifest)
+        return find_clock(CONFIG.model_copy(update={"clock": f"replay:{runs[0].path}", "mode": mode}), [])
+
+    key = next(iter(runs[0].episodes()))
+    asked = call(key=key)
+    found = replayed("isolated", ["fixed:0", "fixed:300", "fixed:0", "fixed:0"])
+    assert found.latency(asked).actions_ms == 0
+    with pytest.raises(
+        UsageError, match=f"2 variants of .* name one of them, {runs[1].run_id} or {runs[2].run_id}"
+    ):
+        replayed("isolated", ["fixed:0"] * 4)
+    with pytest.raises(UsageError, match="was run in mode unified; give --mode unified"):
+        replayed("isolated", ["fixed:0", *["fixed:300"] * 3])
+
+
 @pytest.mark.parametrize("name", ["fixed:120,400", "replay"])
 def test_a_resumed_run_equals_an_uninterrupted_one(policy, tmp_path, name):
     if name == "replay":
