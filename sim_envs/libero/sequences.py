@@ -82,7 +82,8 @@ class _Progress:
             self.unmet = 0 if held else self.unmet + 1
             self.undone = self.undone or bool(held)
         elif self.met == TRUE_STEPS:
-            self.counted, self.unmet, self.undone = self.counted + 1, 0, False
+            self.counted, self.unmet = self.counted + 1, 0
+            self.undone = not self.complete and bool(holds(self.subgoals[self.counted]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,14 @@ from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import PINNED_VERSIONS, check_versions, find_assets
 from sim_envs.libero.sequences import SEQUENCES
-from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
+from sim_envs.libero.tasks import (
+    CONTROL_HZ,
+    FIRST_SAMPLED,
+    LiberoTask,
+    definition,
+    init_states,
+    list_tasks,
+)
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
@@ -84,8 +91,10 @@ class LiberoSuite:
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """The pinned versions, and a digest of wordings other than the benchmark's."""
+        """The pinned versions, and digests of our own tasks and of wordings other than the benchmark's."""
         described: dict[str, Any] = {"versions": {package: version(package) for package in PINNED_VERSIONS}}
+        if (own := definition(self.protocol.name)) is not None:
+            described["tasks"] = own
         if wordings != "benchmark":
             digest = hash_of({task.language: _wordings(task, wordings) for task in self._tasks})
             described["wordings"] = {"name": wordings, "digest": digest}

@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError, unknown
+from configs.hashing import hash_file, hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.assets import package_root
-from sim_envs.libero.sequences import SEQUENCES
+from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, SEQUENCES, STILL_STEPS, TRUE_STEPS
 from sim_envs.suite import InitIds, Task
 
 CONTROL_HZ = 20.0
@@ -38,6 +39,17 @@ _MEMORY_TASKS = {  # suite to the instructions of its tasks, by name
     SHORT_SUITE: _SHORT_TASKS,
 }
 _MEMORY_FILES = Path(__file__).parent / "memory"
+
+
+def definition(suite: str) -> str | None:
+    """A digest of what defines the tasks of a suite of ours; None for LIBERO's, whose version is pinned."""
+    if suite not in _MEMORY_TASKS:
+        return None
+    own = [*_MEMORY_TASKS[suite], *(["cover"] if suite == SHORT_SUITE else [])]
+    files = {file.name: hash_file(file) for file in sorted(_MEMORY_FILES.iterdir()) if file.stem in own}
+    rules = (FALSE_STEPS, TRUE_STEPS, OVERSHOT_STEPS, STILL_STEPS)
+    return hash_of({"files": files, "sequences": {name: SEQUENCES.get(name) for name in own}, "rules": rules})
+
 
 FIRST_SAMPLED = 1000  # initial states from this id on are sampled by LIBERO's placement
 

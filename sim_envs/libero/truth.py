@@ -343,7 +343,9 @@ class LiberoScene(TruthScene):
         return frozenset(bodies.tolist()) - {item.body}
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
-        """As in the base class."""
+        """As in the base class; where a subgoal has to be undone first, as in lifting, nothing is near."""
+        if self._sequence is not None and not self._sequence.next_is_reset:
+            return False
         name = self._goals[target.number].arguments[1]
         if name in self._by_name:
             center, half = self._xpos[self._by_name[name].body], np.full(2, 0.03)

@@ -129,8 +129,8 @@ class Memory:
         untold = {action.subject for action in self.done} - set(subjects)
         if untold:
             raise ValueError(f"no facts about {sorted(untold)}, which completed actions have changed")
-        if len(set(self.done)) < len(self.done):
-            raise ValueError(f"duplicate completed actions: {self.done}; keep the last of each")
+        if len({(action.verb, action.subject, action.place) for action in self.done}) < len(self.done):
+            raise ValueError(f"an action is completed twice: {self.done}; keep the last, with its times")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

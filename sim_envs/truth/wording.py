@@ -110,7 +110,7 @@ def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> st
 
 
 def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
-    """Parse a memory; None if a part matches no wording, or two parts are about the same subject."""
+    """Parse a memory; None if a part matches no wording, or two parts contradict each other."""
     nouns = nouns or HOUSEHOLD
     pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
     parsed = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]

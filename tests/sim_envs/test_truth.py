@@ -60,6 +60,7 @@ def test_any_text_can_be_given_and_nonsense_is_not_read(text):
         (parse_memory, "the milk is open"),
         (parse_memory, "the milk is on the table; the milk is on the floor"),
         (parse_memory, "opened the milk"),
+        (parse_memory, "put the milk in the basket; put the milk in the basket twice"),
     ],
 )
 def test_what_is_cut_off_makes_no_sense_or_is_outside_the_vocabulary_is_not_read(parse, text):

@@ -23,8 +23,9 @@ from sim_envs.libero.sequences import (
     Reached,
 )
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, get_task, list_tasks
+from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, definition, get_task, list_tasks
 from sim_envs.scripted.policy import Noop, Random
+from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
 from tests.sim_envs.conftest import attempt, key_of, put_thing
@@ -60,6 +61,8 @@ def test_a_lift_counts_after_it_was_long_enough_and_the_object_is_back_for_long_
     assert (len(sequence.counted), sequence.progress, sequence.next) == (1, 0.5, ("a",))
     assert [len(sequence.reached(ago).counted) for ago in (0, 1, 10_000)] == [1, 0, 0]
     assert [sequence.reached(ago).next_is_reset for ago in (0, 1, TRUE_STEPS + 1)] == [False, True, False]
+    play(sequence, now, FALSE_STEPS, a=UP)
+    assert sequence.next_is_undone
 
 
 def test_subgoals_count_in_their_order_and_one_that_holds_from_before_has_to_be_undone():
@@ -156,6 +159,27 @@ def test_what_is_under_a_cover_is_not_carried_with_it(hidden):
     wait(hidden)
     scene = ExpertScene(hidden.env)
     assert not any(map(scene.contents, scene.movable))
+
+
+def test_a_bowl_on_its_way_up_is_carried_and_only_then_placed(open_standin):
+    sim = open_standin("libero_memory_short", 1)
+    expert = Expert(sim)
+    expert.reset(key_of(sim))
+    told = []
+    while not sim.sequence.counted:
+        sim.advance(expert.query(np.empty(8))[:1])
+        told.append((sim.sequence.next_is_reset, sim.truth().narration.phase))
+    assert Phase.PLACE in {phase for is_reset, phase in told if is_reset}
+    assert {Phase.CARRY} <= {phase for is_reset, phase in told if not is_reset} <= set(Phase) - {Phase.PLACE}
+
+
+def test_what_defines_our_tasks_is_in_the_hash(monkeypatch):
+    hashes = {definition(MEMORY_SUITE), definition(SHORT_SUITE), definition("libero_goal")}
+    assert len(hashes) == 3
+    assert None in hashes
+    monkeypatch.setattr(tasks, "STILL_STEPS", 61)
+    assert not hashes & {definition(MEMORY_SUITE), definition(SHORT_SUITE)}
+    assert "tasks" in open_suite(SHORT_SUITE, assets="standins").describe("benchmark")
 
 
 def test_an_expert_with_late_memory_keeps_the_bowl_up_until_it_knows_that_it_was_lifted(open_standin):
