@@ -190,7 +190,7 @@ class PolicyClient:
                 raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}")
             if attempt == 0:
                 self._notify(f"waiting up to {left:.0f} s for a policy server at {self._url}: {reason}")
-            time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2**attempt))
+            time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2 ** min(attempt, 10)))
 
     def _attempt(self, limit: float) -> None:
         with ExitStack() as resources:

@@ -3,6 +3,7 @@
 Three forms of arrays are read: openpi's, which is also written; vla-eval's; and the msgpack-numpy package's.
 """
 
+import functools
 import io
 import math
 from typing import Any
@@ -20,7 +21,7 @@ _VLA_EVAL, _VLA_EVAL_IMAGE, _MSGPACK_NUMPY = "__ndarray__", "__image__", b"nd"
 _FORMATS = {"png": "PNG", "jpeg": "JPEG"}
 
 MAX_PIXELS = 4096 * 4096
-"""Limit on compressed images, checked before decompression."""
+"""Limit on the compressed images of a message, checked before decompression."""
 
 
 class MessageError(ValueError):
@@ -45,7 +46,7 @@ def unpack(data: bytes) -> Any:
         MessageError: It is not msgpack, or an array is inconsistent with its declared type and shape.
     """
     try:
-        return msgpack.unpackb(data, object_hook=_decoded)
+        return msgpack.unpackb(data, object_hook=functools.partial(_decoded, images=[]))
     except MessageError:
         raise
     except (ValueError, TypeError) as error:
@@ -65,13 +66,14 @@ def _encoded(value: Any) -> dict[bytes, Any]:
     return {_ARRAY: True, _DATA: value.tobytes(), _DTYPE: value.dtype.str, _SHAPE: value.shape}
 
 
-def _decoded(content: dict[Any, Any]) -> Any:
+def _decoded(content: dict[Any, Any], images: list[np.ndarray]) -> Any:
+    """The value of a map; `images` are the decompressed ones of the message so far."""
     if _ARRAY in content:
         return _array(content.get(_DATA), content.get(_SHAPE), _dtype(content.get(_DTYPE)))
     if _VLA_EVAL in content:
         return _array(content.get("data"), content.get("shape"), _dtype(content.get("dtype")))
     if _VLA_EVAL_IMAGE in content:
-        return _image(content)
+        return _image(content, images)
     if _MSGPACK_NUMPY in content:  # an array, or a scalar as the bytes of one
         is_array = content[_MSGPACK_NUMPY]
         array = _array(
@@ -89,8 +91,8 @@ def _decoded(content: dict[Any, Any]) -> Any:
         raise MessageError(f"a number of {dtype} that is {data!r}: {error}") from error
 
 
-def _image(content: dict[Any, Any]) -> np.ndarray:
-    """An image in vla-eval's form: compressed, or the bytes of its pixels."""
+def _image(content: dict[Any, Any], images: list[np.ndarray]) -> np.ndarray:
+    """An image in vla-eval's form: compressed, which adds it to `images`, or the bytes of its pixels."""
     name, data = content.get("format"), content.get("data")
     if name == "raw":
         return _array(data, content.get("shape"), _dtype(content.get("dtype")))
@@ -100,11 +102,15 @@ def _image(content: dict[Any, Any]) -> np.ndarray:
 
     try:
         with Image.open(io.BytesIO(data), formats=[_FORMATS[name]]) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise MessageError(f"an image of {image.width} × {image.height} pixels")
-            return np.asarray(image)
+            if image.width * image.height > MAX_PIXELS - sum(math.prod(each.shape[:2]) for each in images):
+                raise MessageError(
+                    f"an image of {image.width} × {image.height} pixels; those of a message have at most "
+                    f"{MAX_PIXELS} in all"
+                )
+            images.append(np.asarray(image))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise MessageError(f"{len(data)} bytes that are not a {name} image: {error}") from error
+    return images[-1]
 
 
 def _array(data: Any, shape: Any, dtype: np.dtype) -> np.ndarray:

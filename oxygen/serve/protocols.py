@@ -80,10 +80,9 @@ class OpenpiDialect:
             timing = dict(replies[-1].timings_ms) if replies else {}
             return pack({**_language(replies), "server_timing": timing})
         if place.reset and not request:
-            end = await self._robot.end_episode()
+            replies, end = await self._robot.end_episode()
             rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
-            replies = [rest] if end.reply is None else [end.reply, rest]
-            return pack({**_language(replies), "cancelled": end.cancelled})
+            return pack({**_language([*replies, rest]), "cancelled": end.cancelled})
         actions, timings_ms, prompt_cut = await self._robot.act(self._declaration.keys.read(request), place)
         replies = self._robot.take_replies()
         infer_ms = timings_ms["queue"] + timings_ms["action"]

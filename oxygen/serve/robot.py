@@ -266,30 +266,35 @@ class ConnectedRobot:
         if self._row is None:
             self._row = await self._batcher.take_row()
         seed = place.seed
-        seed = self._seed if seed is None else seed
+        if seed is None:
+            seed = self._seed + (place.reset and self._has_acted)
         query = self._query if place.query is None else place.query
-        if self._starts or place.reset or (seed, query) != (self._seed, self._query):
+        if place.reset or seed != self._seed:
             await self._start(seed, place.query or 0)
+        elif self._starts or query != self._query:
+            await self._start(seed, query)
         batch, robot = self._row
+        self._starts = self._has_acted = True  # if this fails, the next query starts anew at this place
         actions, timings_ms, prompt_cut, reply = await batch.act(robot, observation)
+        self._starts = False
         self._query += 1
-        self._has_acted = True
         self._unsent.append(reply)
         return actions, timings_ms, prompt_cut
 
-    async def end_episode(self) -> EpisodeEnd:
-        """End the episode; the next query starts another. Returns what was outstanding.
+    async def end_episode(self) -> tuple[list[Reply], EpisodeEnd]:
+        """End the episode; the next query starts another. Returns replies not yet sent, and the rest.
 
         Raises:
             Exception: Decoding the texts of the last query failed.
         """
         if self._row is None or not self._has_acted:
-            return EpisodeEnd()
+            return [], EpisodeEnd()
         try:
             await self.complete()
+            replies = self.take_replies()
         finally:
             end = await self._start(self._seed + 1, 0)
-        return end
+        return replies, end
 
     async def complete(self) -> None:
         """Wait for the texts of the last query."""

@@ -90,6 +90,7 @@ class ConnectionServer:
                 process_request=self._answer_http,
                 compression=None,
                 max_size=MAX_MESSAGE_BYTES,
+                max_queue=1,
                 ping_interval=None,  # a client that computes in its event loop does not answer pings
                 close_timeout=_CLOSE_S,
                 logger=wire,

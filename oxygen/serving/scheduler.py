@@ -128,7 +128,7 @@ class Scheduler:
         self._robots = robots
         self._independent = independent
         self._active: list[Request] = []  # in order of arrival
-        self._free = list(range(slots))
+        self._slots, self._free = slots, list(range(slots))
         self._steps = [0] * robots  # of each robot, if robots are independent those with its queries
         self._serials = itertools.count()
         self._ids = [itertools.count() for _ in range(robots)]
@@ -215,11 +215,13 @@ class Scheduler:
     def _admit(self, request: Request) -> list[Request]:
         """Assign a slot by the rules above; returns the dropped request, if any."""
         dropped = []
-        queues = {other.queue for other in self._active} | {request.queue}
-        reserved = self._robots * len(self._tasks) - len(queues)  # for other queues, a slot each
-        if len(self._free) <= reserved:
+        robots = 1 if self._independent else self._robots  # that share slots
+        rivals = [each for each in self._active if not self._independent or each.robot == request.robot]
+        queues = {other.queue for other in rivals} | {request.queue}
+        reserved = robots * len(self._tasks) - len(queues)  # for other queues, a slot each
+        if self._slots * robots // self._robots - len(rivals) <= reserved:
             waiting: dict[tuple[int, int], list[Request]] = {}  # oldest first
-            for other in self._active:
+            for other in rivals:
                 if other.state is RequestState.WAITING:
                     waiting.setdefault(other.queue, []).append(other)
             own = waiting.pop(request.queue, [])
@@ -242,7 +244,14 @@ class Scheduler:
     def _jobs(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
         match self._mode:
             case Mode.UNIFIED:
-                rows = self._going(queries)[: self._rows]
+                rows = self._going(queries)
+                if self._independent:
+                    rows = [
+                        row
+                        for part in _some_of_each_robot(rows, self._rows // self._robots)[:1]
+                        for row in part
+                    ]
+                rows = rows[: self._rows]
                 return [_job(rows, batch=self._rows, own_prefill=False, new=new)] if rows else []
             case Mode.INTERLEAVED:
                 rounds = _some_of_each_robot(self._going(queries), 1)

@@ -113,6 +113,11 @@ class PromptTexts:
             for task in tasks
             for field, name in true_tasks(task.name, task.feedback).items()
         }
+        if self.fields and samples.frame_index is None:
+            raise UsageError(
+                "texts in the prompt need samples with `frame_index` and `fps`; give `control_hz` to "
+                "Samples.from_episodes"
+            )
         self._samples = Samples.joined([samples])  # has all columns
         self._options = options
 

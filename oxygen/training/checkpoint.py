@@ -49,7 +49,8 @@ class CheckpointWriter:
         shutil.rmtree(draft, ignore_errors=True)
         served, share = state.average, self.training.options.start_share
         if self.start is not None:
-            served = jax.tree.map(lambda new, old: (1 - share) * new + share * old, served, self.start)
+            # What was not trained stays as it is, to the bit.
+            served = jax.tree.map(lambda new, old: old + (1 - share) * (new - old), served, self.start)
         try:
             self.write_policy(draft, served, step=int(state.step))
             write_safetensors(draft / STATE_FILE, _flat(state))

@@ -98,7 +98,14 @@ class Samples:
             )
 
     @classmethod
-    def from_episodes(cls, episodes: Iterable[Recording], model: Pi05Config, *, every: int = 1) -> "Samples":
+    def from_episodes(
+        cls,
+        episodes: Iterable[Recording],
+        model: Pi05Config,
+        *,
+        every: int = 1,
+        control_hz: float | None = None,
+    ) -> "Samples":
         """Cut recorded episodes into frames with action chunks.
 
         Past the end of an episode, its last action is repeated and marked invalid.
@@ -108,6 +115,7 @@ class Samples:
                 All must have texts for the same language tasks.
             model: Sets cameras, image size and horizon.
             every: Control steps between frames.
+            control_hz: Control steps per second; needed to train with texts in the prompt.
 
         Raises:
             UsageError: There are no episodes, or they do not match each other or the model.
@@ -129,6 +137,8 @@ class Samples:
                 texts={
                     task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()
                 },
+                frame_index=None if control_hz is None else np.arange(len(steps)),
+                fps=1.0 if control_hz is None else control_hz / every,
             )
             parts.append(part)
         whole = cls.joined(parts, "episodes")
@@ -152,16 +162,14 @@ class Samples:
             name: np.concatenate([getattr(part, name) for part in parts])
             for name in ("state", "actions", "valid")
         }
-        numbers = [
-            part.frame_index if part.frame_index is not None else np.zeros(len(part), int) for part in parts
-        ]
+        numbers = [part.frame_index for part in parts if part.frame_index is not None]
         return cls(
             images=tuple(images for part in parts for images in part.images),
             language=tuple(text for part in parts for text in part.language),
             texts={
                 task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
             },
-            frame_index=np.concatenate(numbers),
+            frame_index=np.concatenate(numbers) if len(numbers) == len(parts) else None,
             fps=np.concatenate([np.broadcast_to(np.float32(part.fps), len(part)) for part in parts]),
             fed=tuple(fed for part in parts for fed in part.fed or (None,) * len(part)),
             **columns,

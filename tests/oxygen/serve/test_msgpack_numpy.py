@@ -165,6 +165,14 @@ def test_an_array_that_is_not_what_it_says_is_refused(form, why, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+def test_the_images_of_a_message_share_the_limit(monkeypatch):
+    image = {"__image__": True, "format": "png", "data": png(64, 64), "shape": [64, 64, 3]}
+    monkeypatch.setattr(msgpack_numpy, "MAX_PIXELS", 2 * 64 * 64)
+    assert len(unpack(msgpack.packb([image] * 2))) == 2
+    with pytest.raises(MessageError, match="64 × 64 pixels; those of a message have at most 8192 in all"):
+        unpack(msgpack.packb([image] * 3))
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data):
     with contextlib.suppress(MessageError):

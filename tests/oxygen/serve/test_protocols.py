@@ -181,8 +181,11 @@ def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection
         assert echoed(client.ask(request() | about(episode=None, query=None))) == (seed, 8)
         assert echoed(client.ask(request() | about(episode=KEY, reset=True))) == (seed, 0)
         ended = client.ask(about(reset=True))
-        assert [text["query"] for text in ended["texts"]] == []
+        assert [text["query"] for text in ended["texts"]] == [0]
         assert echoed(client.ask(request() | about(episode=12))) == (12, 0)
+    with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
+        places = [echoed(client.ask(request() | about(reset=True))) for _ in range(2)]
+        assert [*places, echoed(client.ask(request()))] == [(0, 0), (1, 0), (1, 1)]
 
 
 def test_texts_come_with_the_next_answer_or_a_poll_and_once():
@@ -298,6 +301,21 @@ def test_texts_that_fail_at_the_end_of_an_episode_do_not_reach_into_the_next():
         client.send("episode_start", {})
         _, answer = client.ask("observation", vla_eval_observation())
         assert tuple(answer["actions"][:2]) == (1, 0), "the first query of the second episode"
+
+
+def test_a_query_that_failed_is_asked_again_at_its_place():
+    policy = EchoPolicy()
+    with PolicyServerThread(policy, replan_steps=1) as server, server.connect("/vla-eval") as connection:
+        client, places = VlaEvalClient(connection), []
+        client.ask("hello", HELLO)
+        for fails in ((True, False, False), (False, True, False)):
+            client.send("episode_start", {})
+            for policy.fails in (FloatingPointError("diverged") if each else None for each in fails):
+                kind, answer = client.ask("observation", vla_eval_observation())
+                places.append(kind if policy.fails else tuple(answer["actions"][:2]))
+            policy.fails = None
+            client.send("episode_end", {})
+    assert places == ["error", (0, 0), (0, 1), (1, 0), "error", (1, 1)]
 
 
 @pytest.mark.parametrize(

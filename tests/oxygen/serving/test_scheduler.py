@@ -372,6 +372,29 @@ def test_a_memory_older_by_more_than_the_head_start_goes_before_narration():
     assert first == [0, 0, 1, 0, 0]
 
 
+@given(st.lists(st.frozensets(st.integers(0, 1)), max_size=12), st.integers(2, 4), st.integers(1, 3))
+def test_an_independent_robot_drops_and_decodes_as_if_it_were_alone(present, slots, rows):
+    sizes = {"independent": True, "mode": Mode.UNIFIED}
+    together = scheduler_of(slots=2 * slots, rows=2 * rows, robots=2, **sizes)
+    alone, queries = scheduler_of(slots=slots, rows=rows, **sizes), [0, 0]
+    for robots in present:
+        plans = [together.plan({robot: queries[robot] for robot in sorted(robots)})]
+        plans += [alone.plan({0: queries[0]})] if 0 in robots else []
+        own = [
+            [
+                [request for request in some if request.robot == 0]
+                for some in (plan.dropped, *(job.rows for job in plan.jobs))
+            ]
+            for plan in plans
+        ]
+        if 0 in robots:
+            assert [ids(some) for some in own[0]] == [ids(some) for some in own[1]]
+            for scheduler, (_, decoding) in zip((together, alone), own, strict=True):
+                scheduler.commit({decoding[0].slot: (STOP,)})
+        for robot in robots:
+            queries[robot] += 1
+
+
 def test_a_full_queue_drops_the_oldest_that_waits_of_the_same_task():
     scheduler = scheduler_of(Mode.UNIFIED, slots=3, rows=1)
     assert scheduler.plan({0: 0}).dropped == ()  # narration 0 decodes, memory 1 waits

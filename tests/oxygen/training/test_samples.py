@@ -313,6 +313,10 @@ def test_episodes_are_concatenated_and_no_chunk_reaches_into_the_next():
     left = np.minimum([5, 3, 1, 4, 2], MODEL.horizon)
     np.testing.assert_array_equal(found.valid.sum(axis=1), left)
     np.testing.assert_array_equal(found.state[3:], recording(1, steps=4).state[::2].astype(np.float32))
+    timed = Samples.from_episodes([recording(0), recording(1, steps=4)], MODEL, every=2, control_hz=20.0)
+    assert (timed.frame_index.tolist(), set(timed.fps.tolist())) == ([0, 1, 2, 0, 1], {10.0})
+    with pytest.raises(UsageError, match="give `control_hz` to Samples"):
+        PromptTexts(found, [MEMORY], RECIPE)
 
 
 def test_mismatched_recordings_are_refused():
