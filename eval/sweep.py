@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from configs.cli import run_app
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
+from configs.schema import AXES, OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
 
 _CONFIG = (
     f"A YAML file, or the name of a preset ({', '.join(names(SweepConfig))}). Its `grids` are lists of "
@@ -56,8 +56,9 @@ def sweep(
     from eval.rollout.plan import cells_of
 
     settings = overlay(SweepConfig, config, flags)
-    if varied:
-        settings["grids"] = [{**grid, **varied} for grid in settings.get("grids", [{}])]
+    shared = {axis: settings.pop(axis) for axis in AXES if axis in settings}  # of grids that lack it
+    if shared or varied:
+        settings["grids"] = [{**shared, **grid, **varied} for grid in settings.get("grids", [{}])]
     how: Any = {
         "executor": choose_executor(ExecutionConfig(num_envs=play.num_envs)),
         "max_errors": play.max_errors,

@@ -32,9 +32,11 @@ def check_memory(num_envs: int) -> None:
     """Check that the worlds of `--num-envs` fit into memory; a UsageError says how many do."""
     available = available_mb()
     if num_envs * WORLD_MB > available:
+        room = int(available // WORLD_MB)
+        remedy = f"give {room} or less" if room else "end other programs, or use a larger machine"
         raise UsageError(
             f"--num-envs {num_envs}: worlds take about {WORLD_MB:.0f} MB each, and {available:.0f} MB of "
-            f"memory are available; give {max(1, int(available // WORLD_MB))} or less"
+            f"memory are available; {remedy}"
         )
 
 
@@ -44,12 +46,17 @@ def available_mb() -> float:
     with contextlib.suppress(OSError):
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         bounds.append(1024 * int(lines["MemAvailable"].split()[0]))
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    group = Path("/sys/fs/cgroup")
+    for limit, used, cache in (
+        (group / "memory.max", "memory.current", "inactive_file"),
+        (group / "memory/memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        with contextlib.suppress(OSError, ValueError):  # there is no such file, or no limit but "max"
-            bounds.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
+        with contextlib.suppress(OSError, ValueError, KeyError):  # no such file, or no limit but "max"
+            free = int(limit.read_text()) - int(limit.with_name(used).read_text())
+            lines = limit.with_name("memory.stat").read_text().splitlines()
+            bounds.append(
+                free + int(dict(line.split() for line in lines)[cache])
+            )  # the cache can be given up
     return min(bounds, default=float("inf")) / 1e6
 
 

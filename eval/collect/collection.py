@@ -120,7 +120,8 @@ def collect_from(
     with locked(dataset):
         before = read_json_object(written) if written.exists() else {}
         before_suites = check(dict[str, Any], before.get("suites", {}), source=f"{written}: suites")
-        store.begin(options)
+        protocols = {name: suite.protocol.model_dump(mode="json") for name, suite in plans[0].suites.items()}
+        suites = before_suites | store.begin(options, protocols)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))
         console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending))
@@ -154,8 +155,7 @@ def collect_from(
             fps = task.protocol.control_hz / task.protocol.replan_steps
             assemble(kept, dataset, config, interface=task.suite.interface, fps=fps)
             write_contact_sheet(Demonstrations(dataset), sheet)
-        manifest = _manifest(config, plans[0], options, kept, store.failures())
-        suites = {**before_suites, **manifest["suites"]}
+        manifest = _manifest(config, options, kept, store.failures())
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0
@@ -231,7 +231,6 @@ def _conventions(interface: Interface) -> dict[str, Any]:
 
 def _manifest(
     config: CollectConfig,
-    plan: EpisodePlan,
     options: Mapping[str, Any],
     kept: Sequence[StoredEpisode],
     failed: Sequence[DemonstrationKey],
@@ -246,7 +245,6 @@ def _manifest(
         "command": provenance.command(),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],
-        "suites": {name: suite.protocol.model_dump(mode="json") for name, suite in plan.suites.items()},
         "counts": {"demonstrations": len(kept), "frames": frames, "failures": len(failed)},
         "demonstrations": [str(each.key) for each in kept],
         "failed": [str(key) for key in failed],

@@ -109,12 +109,17 @@ class EpisodeStore:
                 "with --output"
             )
 
-    def begin(self, options: Mapping[str, Any]) -> None:
-        """Create the folder, and remove partial files of a killed command. See `check`."""
+    def begin(self, options: Mapping[str, Any], protocols: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the folder, and remove partial files of a killed command. See `check`.
+
+        Returns the protocols of all suites, those of earlier commands included.
+        """
         before = read_json_object(self._options_path) if self._options_path.exists() else {}
-        write_json(self._options_path, {**before, **options})  # keeps other suites
+        suites = {**before.get("suites", {}), **protocols}
+        write_json(self._options_path, {**before, **options, "suites": suites})
         for draft in self.folder.glob("*.partial"):
             draft.unlink()
+        return suites
 
     def has(self, key: DemonstrationKey) -> bool:
         """Whether the episode was finished, successfully or not."""

@@ -138,11 +138,14 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
     """Reject runs that are not shards of one run."""
     identities = {}
     for folder, manifest in manifests.items():
-        config = dict(manifest["config"])
+        config = check(RunConfig, manifest["config"], source=str(folder.manifest_path)).model_dump(
+            mode="json"
+        )
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
         identities[folder] = {
             "protocol": protocol_hash(_of_any_states(manifest["protocol"])),
             "policy inputs": manifest["policy_inputs"],
+            "content of language tasks": manifest.get("language_tasks"),
             "weights": manifest.get("weights_sha256"),
             "adapter weights": manifest.get("adapter"),
             **config,

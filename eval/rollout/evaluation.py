@@ -74,7 +74,7 @@ def run_evaluation(
         KeyboardInterrupt: All records are on disk.
     """
     configs = [run.config for run in runs]
-    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_print)
+    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.local_worlds, notify=_print)
     _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
@@ -262,6 +262,9 @@ def _describe_run(
         "command": provenance.command(),
         "mode": config.mode,
         "policy": policy_name(config.policy),
+        "policy_options": preset.model_dump(
+            mode="json", exclude={"name", "description"}, exclude_defaults=True
+        ),
         "weights_sha256": None if config.random_weights else weights_sha256(preset),
         "adapter": None if config.random_weights else adapter_identity(preset),
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
@@ -281,8 +284,11 @@ def _describe_run(
     }
 
 
-_SAME_ON_RESUME = ("protocol", "language_tasks", "policy_inputs", "adapter", "weights_sha256")
-"""Parts of the manifest that a resumed run may not change."""
+_SAME_ON_RESUME = (
+    *("protocol", "language_tasks", "policy_options", "policy_inputs", "adapter"),
+    "weights_sha256",
+)
+"""Parts of the manifest that a resumed run may not change, if it recorded them."""
 
 
 def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
@@ -290,7 +296,8 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
     if not run.resumed:
         return
     begun, name = run.folder.read_manifest(), run.folder.run_id
-    before, now = (dict(_leaves({part: of.get(part) for part in _SAME_ON_RESUME})) for of in (begun, current))
+    parts = [part for part in _SAME_ON_RESUME if part in begun]
+    before, now = (dict(_leaves({part: of[part] for part in parts})) for of in (begun, current))
     for path in dict.fromkeys([*before, *now]):
         # Assets count by content, not by name.
         if not path.endswith(".assets.name") and before.get(path) != now.get(path):

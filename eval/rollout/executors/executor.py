@@ -30,6 +30,11 @@ class Executor(abc.ABC):
 
     num_envs: int = 1  # number of parallel worlds
 
+    @property
+    def local_worlds(self) -> int:
+        """How many of them are in this machine's memory."""
+        return self.num_envs
+
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:

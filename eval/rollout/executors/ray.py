@@ -37,6 +37,11 @@ class RayCluster(Executor):
     timeout_s: float  # seconds after which an episode is considered hung
     _services: list[Any] = dataclasses.field(default_factory=list, init=False)
 
+    @property
+    def local_worlds(self) -> int:
+        """See `Executor`: none that is known; a cluster that begins here is checked before."""
+        return 0
+
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:

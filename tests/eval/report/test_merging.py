@@ -73,6 +73,15 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     assert joined.results_path.is_file()
 
 
+def test_a_shard_of_a_version_that_lacked_an_option_had_its_default(config, shards, tmp_path):
+    older = shard(config, "2/3", tmp_path / "older")
+    manifest = older.read_manifest()
+    del manifest["config"]["feedback"], manifest["config"]["video_every"]
+    older.write_manifest(manifest)
+    for order in ([shards[0], older, shards[2]], [older, shards[0], shards[2]]):
+        joined_as_whole(config, order, tmp_path / order[0].path.parent.name)
+
+
 def test_attempts_are_in_the_order_of_time_and_one_killed_before_its_last_write_has_an_end(shards, tmp_path):
     times = (
         ("02:00:00+00:00", "03:00:00+00:00"),
@@ -138,12 +147,15 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
     again = shard(config, "2/3", tmp_path / "again")
     retrained = shard(config, "3/3", tmp_path / "retrained")
     retrained.write_manifest(retrained.read_manifest() | {"adapter": {"sha256": "c0ffee", "mask": "exact"}})
+    retold = shard(config, "3/3", tmp_path / "retold")
+    retold.write_manifest(retold.read_manifest() | {"language_tasks": [{"max_tokens": 7}]})
     whole = shard(config, None, tmp_path / "undivided")
     for given, said in (
         (shards[:2], r"episodes are missing \(\d of shard 3/3\); play them with --shard"),
         ([*shards, again], "both have episode .*; give each shard once"),
         ([*shards[:2], longer], "has protocol .* join runs that differ in --shard or --init-ids alone"),
         ([*shards[:2], retrained], "has adapter weights .*c0ffee.* join runs that differ"),
+        ([*shards[:2], retold], "has content of language tasks .*'max_tokens': 7"),
         ([whole], "is the only run of its mode"),
         ([*shards, whole], "has number of shards ''"),
     ):

@@ -12,6 +12,7 @@ from configs.errors import UsageError
 from configs.feedback import Feedback
 from configs.load import check, load, names
 from configs.schema import GridConfig, SweepConfig
+from eval import sweep
 from eval.merge import merge_runs
 from eval.metrics.success import summarize
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
@@ -224,6 +225,14 @@ def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
         find_unfinished_sweep(tmp_path / "again", {})
     with pytest.raises(UsageError, match="no unfinished sweep in"):
         find_unfinished_sweep(tmp_path / "again", {"max_steps": 21})
+
+
+def test_a_sweep_with_other_axes_is_not_resumed(tmp_path, refused):
+    new_sweep(tmp_path, SMALL)
+    file = tmp_path / "mine.yaml"
+    file.write_text("clock: [fixed:30, fixed:40]")
+    said = refused(sweep.app, "--config", file, "--output-dir", tmp_path, "--resume")
+    assert "no unfinished sweep in" in said
 
 
 def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):

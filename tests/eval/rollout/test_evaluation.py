@@ -1,5 +1,6 @@
 """A whole run on worlds without physics: what it leaves, what ends it early, and how it is resumed."""
 
+import dataclasses
 import errno
 import json
 
@@ -156,6 +157,14 @@ def refused(tmp_path) -> str:
     with pytest.raises(UsageError, match="put it back, or start a new run without --resume") as caught:
         evaluate(*find_unfinished(tmp_path / "runs", {}))
     return str(caught.value)
+
+
+def test_resume_refuses_other_options_of_the_policy(tmp_path, policy, monkeypatch):
+    interrupted(policy, tmp_path)
+    resolved = evaluation.resolve_policy(CONFIG)
+    other = resolved.policy.model_copy(update={"weights_seed": 5})
+    monkeypatch.setattr(evaluation, "resolve_policy", lambda _: dataclasses.replace(resolved, policy=other))
+    assert "begun with policy_options.weights_seed None, this has 5" in refused(tmp_path)
 
 
 def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeypatch):
