@@ -223,63 +223,48 @@ def memory_table(record: Record, reference: Row) -> str:
 
 
 _LABELS = {
-    ("own", "rtx4090", "isolated"): (5, -18),
-    ("own", "rtx4090", "shared"): (-36, -12),
-    ("own", "rtx4090", "unified k=5"): (5, -24),
-    ("truth", "rtx4090", "actions"): (5, -17),
-    ("own", "rtx4090", "unified k=1"): (-58, -3),
-    ("own", "jetson-thor", "unified k=5"): (-26, 36),
-    ("own", "rtx4090", "interleaved k=5"): (6, -14),
+    ("rtx4090", "isolated"): (-44, -16),
+    ("rtx4090", "shared"): (-36, -11),
+    ("rtx4090", "unified k=10"): (3, 6),
+    ("rtx4090", "unified k=5"): (6, -10),
+    ("jetson-thor", "isolated"): (6, -9),
 }
 """Offsets in points of labels that would cover others."""
 
 
-def draw_memory(record: Record, ages: Record) -> Figure:
-    """Success over the mean age of the memory in the prompt.
-
-    Args:
-        record: Marks, and a line through true memory on RTX 4090.
-        ages: A line: true memory without latency, whose cells differ in its age alone.
-    """
+def draw_memory(record: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt; a line through true memory on each clock."""
     figure = Figure(figsize=(8.5, 5.2), layout="constrained")
     axes = figure.subplots()
-    marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
-    colours = {"truth": "#009e73", "truth-delayed": "#009e73", "own": "#0080c8", "none": "#7a8292"}
-    true = ages["cells"]
-    curve = [(row["prompt_age_steps"] * STEP_S, row["pc_success"], *row["pc_success_ci95"]) for row in true]
-    ages_s, rates, lows, highs = np.array(sorted(curve)).T
-    label = f"true memory, no latency ({true[0]['n_episodes']} episodes)"
-    axes.plot(ages_s, rates, color=colours["none"], zorder=0, label=label)
-    axes.fill_between(ages_s, lows, highs, color=colours["none"], alpha=0.12, linewidth=0, zorder=-1)
-    line = []
+    marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^", "fixed:100,500": "D"}
+    true, own, none = "#009e73", "#0080c8", "#7a8292"
+    lines: dict[str, list[tuple[float, float]]] = {}
     for row in record["cells"]:
-        options = row["options"]
-        source, clock = options["feedback"], format_value("clock", options)
+        source, clock = row["options"]["feedback"], format_value("clock", row["options"])
         low, high = row["pc_success_ci95"]
         if source == "none":
-            axes.axhspan(low, high, color=colours[source], alpha=0.3, label="no memory (95 %)")
+            axes.axhspan(low, high, color=none, alpha=0.3, label="no memory (95 %)")
             continue
         seconds, rate = row["prompt_age_steps"] * STEP_S, row["pc_success"]
-        if clock == "rtx4090" and source != "own":
-            line.append((seconds, rate))
+        if is_true := source.startswith("truth"):
+            lines.setdefault(clock, []).append((seconds, rate))
+        else:
+            label = _mode(row).replace("`", "").replace(", k = ", " k=")
+            place = _LABELS.get((clock, label), (6, 4))
+            axes.annotate(label, (seconds, rate), place, textcoords="offset points", fontsize=8)
         axes.errorbar(
             seconds,
             rate,
             yerr=[[rate - low], [high - rate]],
             fmt=marks[clock],
-            color=colours[source],
-            mfc=colours[source] if source == "own" else "white",
+            color=true if is_true else own,
+            mfc="white" if is_true else own,
             capsize=3,
         )
-        if source == "truth-delayed":  # beside its own memory in the same mode
-            continue
-        label = _mode(row).replace("`", "").replace(", k = ", " k=")
-        place = _LABELS.get((source, clock, label), (6, 4))
-        axes.annotate(label, (seconds, rate), place, textcoords="offset points", fontsize=8)
-    axes.plot(*zip(*sorted(line), strict=True), color=colours["truth"], linewidth=1, zorder=0)
-    for source, label in {"own": "its own memory", "truth": "true memory, at once or as late"}.items():
-        fill = None if source == "own" else "white"
-        axes.plot([], [], "o", color=colours[source], mfc=fill, label=label)
+    for line in lines.values():
+        axes.plot(*zip(*sorted(line), strict=True), color=true, linewidth=1, zorder=0)
+    axes.plot([], [], "o", color=own, label="its own memory")
+    axes.plot([], [], "o", color=true, mfc="white", label="true memory")
     for clock, mark in marks.items():
         axes.plot([], [], mark, color="black", mfc="white", label=clock)
     axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(-2, 100))
@@ -415,7 +400,7 @@ def main(*, check: bool) -> int:
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
     if not check:
         with mpl.rc_context(STYLE):
-            figure = draw_memory(records["memory_late"], records["memory_ages"])
+            figure = draw_memory(records["memory"])
             figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 

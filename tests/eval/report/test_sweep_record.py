@@ -94,9 +94,9 @@ def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
 def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypatch, width):
     """The record has four options, all measures, and cells that differ in `k` alone."""
     monkeypatch.setenv("COLUMNS", str(width))
-    results.main(Path(pages.__file__).parents[1] / "benchmarks/results/sweep_memory_late.json")
+    results.main(Path(pages.__file__).parents[1] / "benchmarks/results/sweep_memory.json")
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    cells = ("clock feedback mode k solved", "rtx4090 truth-delayed unified 5 133/200")
+    cells = ("clock feedback mode k solved", "rtx4090 truth-delayed unified 5 168/200")
     table = [line for line in shown if line.startswith(cells)]
     assert len(table) == 2
     assert "…" not in "".join(shown)
