@@ -115,7 +115,8 @@ class EpisodeStore:
         Returns the protocols of all suites, those of earlier commands included.
         """
         before = read_json_object(self._options_path) if self._options_path.exists() else {}
-        suites = {**before.get("suites", {}), **protocols}
+        known = check(dict[str, Any], before.get("suites", {}), source=f"{self._options_path}: suites")
+        suites = {**known, **protocols}
         write_json(self._options_path, {**before, **options, "suites": suites})
         for draft in self.folder.glob("*.partial"):
             draft.unlink()

@@ -314,7 +314,7 @@ def _pooled(
 def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:
     """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined."""
     pairs = [pair for pair in zip(before, after, strict=True) if any(share.of for share in pair)]
-    if not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)) or not pairs:
+    if not pairs or not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)):
         return None
     columns = (*_columns([pair[0] for pair in pairs]), *_columns([pair[1] for pair in pairs]))
     return {"pc": 100 * float(_fall(*columns)), "ci95": bounds(cluster_bootstrap_95(_fall, *columns), 100)}

@@ -285,8 +285,8 @@ def _describe_run(
 
 
 _SAME_ON_RESUME = (
-    *("protocol", "language_tasks", "policy_options", "policy_inputs", "adapter"),
-    "weights_sha256",
+    *("protocol", "language_tasks", "policy_options", "policy_inputs"),
+    *("adapter", "weights_sha256"),
 )
 """Parts of the manifest that a resumed run may not change, if it recorded them."""
 
