@@ -39,7 +39,7 @@ check: setup
 
 # Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
 # The same command resumes; without its folder, a sweep is run anew.
-SWEEPS := surface surface_spatial spatial_latency modes motions memory memory_again
+SWEEPS := surface surface_spatial spatial_latency modes motions memory memory_again memory_surface
 RUN_SWEEP = $(PYTHON) -m eval.results runs/results/$*/*-sweep >/dev/null 2>&1 || \
 	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
