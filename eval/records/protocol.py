@@ -60,6 +60,14 @@ def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
     return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
 
 
+def without(part: str, protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The protocols of a run's suites without a part that they may have."""
+    return {
+        suite: {name: value for name, value in described.items() if name != part}
+        for suite, described in protocol.items()
+    }
+
+
 def format_inputs(inputs: Mapping[str, Any]) -> str:
     """The inputs of a policy, in words."""
     return (

@@ -10,7 +10,7 @@ from typing import Any
 from configs.cli import check
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.records.protocol import protocol_hash, suite_hash
+from eval.records.protocol import protocol_hash, suite_hash, without
 from eval.records.schema import EpisodeResult, RunFolder, Total
 from oxygen.training.run_folder import RUN_FILE
 from sim_envs.suite import Assets
@@ -88,7 +88,6 @@ _OVERRIDES = (
     "replan_steps",
     "motion",
 )
-"""Options that replace parts of the published protocol, and the wordings and the seed."""
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
@@ -117,11 +116,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
             identity["clock_device"] = next(devices, None)
             identity["protocol_hash"] = protocol_hash(protocol)
             identity["feedback"] = next((world.get("feedback") for world in protocol.values()), None)
-            worlds = {
-                suite: {part: of for part, of in world.items() if part != "feedback"}
-                for suite, world in protocol.items()
-            }
-            identity["world_hash"] = protocol_hash(worlds)
+            identity["world_hash"] = protocol_hash(without("feedback", protocol))
             identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}
             identity["limits_s"] = {
                 suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]

@@ -147,10 +147,6 @@ class EpisodeResult:
         """Simulated seconds to success; None if the task was not solved."""
         return self.simulated_s if self.outcome is Outcome.SUCCESS else None
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as plain JSON types."""
-        return dataclasses.asdict(self)
-
 
 def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
     """The episodes that are not errors."""
@@ -248,7 +244,7 @@ class RunFolder:
 
     def append(self, result: EpisodeResult) -> None:
         """Append one episode; it is on disk when this returns."""
-        append_json_line(self.episodes_path, result.to_json())
+        append_json_line(self.episodes_path, dataclasses.asdict(result))
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
         """All recorded episodes; a damaged line is a UsageError.

@@ -13,13 +13,16 @@ from configs.paths import read_json_object
 from configs.schema import EpisodesConfig, RunConfig
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
-from eval.records.protocol import protocol_hash
+from eval.records.protocol import protocol_hash, without
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import SweepFolder, begin, locked_run, new_run, new_sweep, past_attempts
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
+
+_SAMPLED = "initial_states"
+"""The part of a protocol in which shares by `--init-ids` may differ: whether initial states are sampled."""
 
 _Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Mapping[RunFolder, Any]]
 """A merged run: its configuration, its episodes with their shards, and the shards with their manifests."""
@@ -65,11 +68,11 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
 
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
-    _refuse_unlike(manifests)
     configs = [
         check(RunConfig, each["config"], source=str(folder.manifest_path))
         for folder, each in manifests.items()
     ]
+    _refuse_unlike(manifests, configs)
     whole = configs[0].model_copy(update=_whole(configs))
     return whole, _joined(shards, whole, configs[0].shard), manifests
 
@@ -89,7 +92,7 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
             (attempt for shard in shards for attempt in past_attempts(shard)),
             key=lambda each: dt.datetime.fromisoformat(each["started"]),
         )
-        sampled = (each for each in manifests if each["protocol"] != _of_any_states(each["protocol"]))
+        sampled = (each for each in manifests if each["protocol"] != without(_SAMPLED, each["protocol"]))
         described = next(sampled, manifests[0])
         with locked_run(new_run(output_dir, config)) as own:
             folder = own.folder
@@ -126,24 +129,14 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     return written
 
 
-def _of_any_states(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """A protocol without whether initial states are sampled, in which shares by `--init-ids` may differ."""
-    return {
-        suite: {part: of for part, of in described.items() if part != "initial_states"}
-        for suite, described in protocol.items()
-    }
-
-
-def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
+def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]], configs: Sequence[RunConfig]) -> None:
     """Reject runs that are not shards of one run."""
     identities = {}
-    for folder, manifest in manifests.items():
-        config = check(RunConfig, manifest["config"], source=str(folder.manifest_path)).model_dump(
-            mode="json"
-        )
+    for (folder, manifest), given in zip(manifests.items(), configs, strict=True):
+        config = given.model_dump(mode="json")
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
         identities[folder] = {
-            "protocol": protocol_hash(_of_any_states(manifest["protocol"])),
+            "protocol": protocol_hash(without(_SAMPLED, manifest["protocol"])),
             "policy inputs": manifest["policy_inputs"],
             "content of language tasks": manifest.get("language_tasks"),
             "weights": manifest.get("weights_sha256"),

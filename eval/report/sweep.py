@@ -197,7 +197,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
         "outcomes": "".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
         "current": {task: texts["current"] for task, texts in overall["texts"].items() if texts["current"]},
         "time_to_success_ci95": bounds(mean_95(seconds)),
-        **_verdicts(cell, reference, config),
+        **_verdicts(cell, reference, config, identity.limits_s),
     }
 
 
@@ -216,10 +216,11 @@ def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin:
     return {"verdict": verdict.value, "ratio": ratio, "ci95": bounds(interval)}
 
 
-def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
+def _verdicts(
+    cell: _Cell, reference: _Cell | None, config: SweepConfig, limits_s: Mapping[str, float]
+) -> dict[str, Any]:
     if reference is None:
         return {"against": None, "success": None, "time": None, "restricted": None}
-    limits_s = read_identity(cell.run.folder).limits_s
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     graded = [pair for pair in pairs if is_graded(pair)]
     outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)

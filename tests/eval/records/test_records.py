@@ -52,7 +52,7 @@ def test_a_partial_last_line_is_skipped(tmp_path_factory, cut):
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     folder.append(episode(key(0)))
     whole = folder.episodes_path.read_bytes()
-    line = json.dumps(episode(key(1)).to_json()).encode()
+    line = json.dumps(dataclasses.asdict(episode(key(1)))).encode()
     folder.episodes_path.write_bytes(whole + line[: min(cut, len(line))])
     assert [key.init_id for key in folder.episodes()] == [0]
     folder.append(episode(key(2)))

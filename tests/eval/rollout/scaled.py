@@ -1,5 +1,6 @@
 """Evaluations in several processes, and their records without timings."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def timeless(run: Run) -> dict[str, tuple[dict, list[dict]]]:
     """The records of a run by episode: its line and the lines of its queries, without what was measured."""
     return {
         str(key): (
-            _without(result.to_json(), "wall_s", "policy_s", "latency_ms", "traceback"),
+            _without(dataclasses.asdict(result), "wall_s", "policy_s", "latency_ms", "traceback"),
             [_query(line) for line in run.folder.queries_path(key).read_text().splitlines()],
         )
         for key, result in run.folder.episodes().items()
