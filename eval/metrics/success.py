@@ -89,8 +89,7 @@ def aggregate(
 
     `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
     """
-    graded = graded_only(episodes)
-    successes = sum(map(solved, graded))
+    graded, rate = graded_only(episodes), rate_of(episodes)
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
     compiles = [e.compiles_after_warm_up for e in graded if e.compiles_after_warm_up is not None]
@@ -109,11 +108,11 @@ def aggregate(
     }
     return {
         "n_episodes": len(graded),
-        "n_success": successes,
+        "n_success": sum(map(solved, graded)),
         "n_invalid_actions": sum(episode.outcome is Outcome.INVALID_ACTION for episode in graded),
         "n_errors": len(episodes) - len(graded),
-        "pc_success": 100 * successes / len(graded) if graded else None,
-        "pc_success_ci95": bounds(wilson_95(successes, len(graded)), 100),
+        "pc_success": rate and rate["percent"],
+        "pc_success_ci95": rate and [rate["low"], rate["high"]],
         **summarize_progress(graded),
         "mean_steps": statistics.fmean(episode.steps for episode in graded) if graded else None,
         **summarize_time(graded, limits_s),
@@ -171,13 +170,12 @@ def _task(
 
 def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """The fields of a group in LeRobot's format."""
-    graded = graded_only(episodes)
-    successes = sum(map(solved, graded))
-    rate = successes / len(graded) if graded else None
+    graded, rate = graded_only(episodes), rate_of(episodes)
+    mean_reward = rate and rate["hits"] / rate["of"]
     return {
-        "avg_sum_reward": rate,
-        "avg_max_reward": rate,
-        "pc_success": 100 * successes / len(graded) if graded else None,
+        "avg_sum_reward": mean_reward,
+        "avg_max_reward": mean_reward,
+        "pc_success": rate and rate["percent"],
         "n_episodes": len(graded),
         "video_paths": _videos(graded),
     }
@@ -194,7 +192,6 @@ def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     values are equal.
     """
     shares = [episode.progress for episode in episodes if episode.progress is not None]
-    solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]
-    if len(shares) < len(episodes) or shares == solved:
+    if len(shares) < len(episodes) or shares == [float(solved(episode)) for episode in episodes]:
         return {"pc_progress": None, "pc_progress_ci95": None}
     return {"pc_progress": 100 * float(np.mean(shares)), "pc_progress_ci95": bounds(mean_95(shares), 100)}

@@ -32,7 +32,6 @@ from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
 MILK = CompletedAction(verb=Verb.PUT, subject="milk", place="basket")
-SOUP = CompletedAction(verb=Verb.PUT, subject="alphabet soup", place="basket")
 DRAWER = CompletedAction(verb=Verb.OPENED, subject="top drawer of the cabinet")
 
 
