@@ -79,28 +79,27 @@ class BatchPolicy(Protocol):
 
 
 class BatchSlot:
-    """One row of a `BatchPolicy` as a `Policy`."""
+    """The first row of a `BatchPolicy` as a `Policy`."""
 
-    def __init__(self, policy: BatchPolicy, row: int, interface: Interface) -> None:
+    def __init__(self, policy: BatchPolicy, interface: Interface) -> None:
         self.batch = policy
         self.interface = interface
-        self._row = row
 
     def reset(self, key: EpisodeKey) -> None:
         """See `Policy`."""
-        self.batch.reset(self._row, key)
+        self.batch.reset(0, key)
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
-        return self.batch.act({self._row: observation})[self._row]
+        return self.batch.act({0: observation})[0]
 
     def complete(self) -> Reply:
         """See `Policy`."""
-        return self.batch.complete()[self._row]
+        return self.batch.complete()[0]
 
     def finish(self) -> EpisodeEnd:
         """See `Policy`."""
-        return self.batch.finish(self._row)
+        return self.batch.finish(0)
 
 
 class SingleRowBatch:

@@ -79,7 +79,7 @@ def open_engine(
 
 
 def _first_row(groups: "Sequence[EnginePolicy]", interface: Interface) -> Callable[..., BatchSlot]:
-    return lambda *_: BatchSlot(groups[0], 0, interface)
+    return lambda *_: BatchSlot(groups[0], interface)
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
