@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
+from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import bounds, wilson_95
@@ -16,7 +17,7 @@ from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_verdict import Judgement, Judgements, judge_all, show
-from eval.report.figures import draw_success_curves, png_path
+from eval.report.figures import draw_success_curves
 
 app = App(name="python -m eval.compare")
 
@@ -48,7 +49,9 @@ def main(
     """
     if json is not None:
         usable_file(json, "--json")
-    picture = None if plot is None else png_path(usable_file(plot, "--plot"))
+    picture = None if plot is None else usable_file(plot, "--plot")
+    if picture is not None and picture.suffix.lower() != ".png":
+        raise UsageError(f"cannot draw {str(picture)!r}; --plot takes a file whose name ends in .png")
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare(*folders, partial=partial)
     margin = comparison.a.margin if margin is None else margin

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
@@ -161,7 +160,9 @@ def draw_latencies(latencies: tuple[Latency, ...], mode: str) -> Image.Image:
     draw.rectangle((0, _BARS_TOP, block.width, block.height), theme.BACKGROUND)
     if not latencies:
         return block
-    top_ms = scale_ms(latencies)
+    longest = max(latency.busy_ms for latency in latencies)
+    # The next of 1, 2, 5, 10 …, which changes rarely.
+    top_ms = next((level for level in _LEVELS_MS if level >= longest), _LEVELS_MS[-1])
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
     height = block.height - _BARS_TOP
     for age, latency in enumerate(reversed(latencies)):
@@ -176,9 +177,3 @@ def draw_latencies(latencies: tuple[Latency, ...], mode: str) -> Image.Image:
     draw.text((block.width, 14), label, theme.MUTED, load_font(13), anchor="rs")
     draw.text((0, 14), "latest queries", theme.MUTED, load_font(13), anchor="ls")
     return block
-
-
-def scale_ms(latencies: Sequence[Latency]) -> int:
-    """The latency of a full bar: the next of 1, 2, 5, 10 …, which changes rarely; at most 50 million ms."""
-    longest = max(latency.busy_ms for latency in latencies)
-    return next((level for level in _LEVELS_MS if level >= longest), _LEVELS_MS[-1])

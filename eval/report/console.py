@@ -139,7 +139,12 @@ class EvaluationConsole(Monitor):
             self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
             self._print(f"Records, texts and videos: {run.folder.path}")
-        self._write_report()
+        if self._report:
+            folders = [run.folder.path for run in self._runs]
+            try:
+                self._print(f"Report: {write_report(folders, folders[0] / REPORT)}")
+            except UsageError as error:  # the records are complete without it
+                self._print(f"No report: {error}")
         if any(result["overall"]["n_errors"] for result in results):
             self._print(
                 "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
@@ -172,15 +177,6 @@ class EvaluationConsole(Monitor):
             except UsageError as error:  # no common graded episode
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
-
-    def _write_report(self) -> None:
-        if not self._report:
-            return
-        folders = [run.folder.path for run in self._runs]
-        try:
-            self._print(f"Report: {write_report(folders, folders[0] / REPORT)}")
-        except UsageError as error:  # the records are complete without it
-            self._print(f"No report: {error}")
 
     def _print(self, line: str) -> None:
         self._rich.print(line, soft_wrap=True, markup=False)

@@ -44,13 +44,6 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def png_path(path: Path) -> Path:
-    """The path; UsageError unless it names a PNG file."""
-    if path.suffix.lower() != ".png":
-        raise UsageError(f"cannot draw {str(path)!r}; --plot takes a file whose name ends in .png")
-    return path
-
-
 def draw_success_curves(comparison: "Comparison", path: Path) -> None:
     """Draw the curve of either run with its pointwise 95 % band.
 

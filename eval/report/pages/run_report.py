@@ -315,12 +315,14 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
             Column(heading=f"{run.label} (s)", cell=seconds),
         ]
 
-    def agreement(key: EpisodeKey) -> str:
-        return "differ" if differs(key) else "agree"
-
-    compared = [Column(heading="outcomes", cell=agreement, align="left", choices=True)]
+    outcomes = Column(
+        heading="outcomes",
+        cell=lambda key: "differ" if differs(key) else "agree",
+        align="left",
+        choices=True,
+    )
     columns = [
-        *(compared if len(runs) > 1 else []),
+        *([outcomes] if len(runs) > 1 else []),
         Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True),
         Column(heading="task", cell=lambda key: str(key.task_id)),
         Column(heading="instruction", cell=task, align="left"),
