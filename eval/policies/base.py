@@ -132,8 +132,8 @@ def _acts_elsewhere(*_: object) -> Policy:
     raise AssertionError("the policy acts in another process")
 
 
-def _do_nothing() -> None:
-    pass
+def do_nothing(*_: object) -> None:
+    """Take any arguments and do nothing; unlike a lambda, it can be sent to workers."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,8 +153,8 @@ class LoadedPolicy:
     remark: str | None = None  # one line to print before the first episode, or None
     # Language task to the fields of later prompts that hold its texts.
     feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
-    close: Callable[[], None] = _do_nothing  # releases resources outside this process; idempotent
+    close: Callable[[], None] = do_nothing  # releases resources outside this process; idempotent
 
     def described(self) -> Self:
         """A picklable copy for another process, which cannot act there."""
-        return dataclasses.replace(self, in_world=_acts_elsewhere, groups=(), close=_do_nothing)
+        return dataclasses.replace(self, in_world=_acts_elsewhere, groups=(), close=do_nothing)

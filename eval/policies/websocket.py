@@ -13,7 +13,7 @@ from configs.cli import check
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
 from configs.schema import Fields, Mode, read_feedback
-from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError
+from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError, do_nothing
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
 from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, timings_of
@@ -61,7 +61,7 @@ def open_websocket(
     except UsageError:
         client.close()
         raise
-    opener = functools.partial(open_websocket, url, kwargs, notify=ignore)
+    opener = functools.partial(open_websocket, url, kwargs, notify=do_nothing)  # workers would repeat it
     return dataclasses.replace(policy, close=client.close, opener=opener)
 
 
@@ -97,11 +97,6 @@ def _policy_of(
     remark = None if keys else assumption(url, feedback, remedy)
     policy = RemotePolicy(client, named(keys or ASSUMED, url, horizon), feedback)
     return opened(policy, remark=remark, server_metadata=recorded)
-
-
-def ignore(line: str) -> None:
-    """Print nothing: in workers, which would repeat the main process."""
-    del line
 
 
 def _keys(url: str, served: object, requested: str | None) -> OpenpiKeys | None:
