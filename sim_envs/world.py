@@ -9,6 +9,7 @@ from jaxtyping import Float64, UInt8
 
 from configs.hashing import seed_of
 from configs.latency import ActionPrefix
+from configs.schema import Name
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -23,7 +24,7 @@ class EpisodeKey:
         seed: Seed of the environment, set before every episode, and of the policy's noise.
     """
 
-    suite: str
+    suite: Name
     task_id: int
     init_id: int
     seed: int

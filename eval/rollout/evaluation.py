@@ -89,30 +89,30 @@ def run_evaluation(
     if remark := resolved.remark_for(configs):
         _print(remark)
     policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _print)]
-    for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
-        _print(remark)
-    if resolved.interface is None and policies[0].interface is not None:  # its conventions are known only now
-        check_playable(*plans, interface=policies[0].interface)
-    check_feedback(configs, policies[0].feedback, policy=name)
-    if not any(policy.writes_texts for policy in policies):
-        if default_mode:
-            silent = [config.model_copy(update={"mode": "actions"}) for config in configs]
-            runs = tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, silent, strict=True))
-        elif any(config.mode != "actions" for config in configs):
-            _print(f"{name} declares no texts; without texts, every mode does what mode actions does.")
-    described = []
-    for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
-        if clock.profile is not None and not policy.reports_work:
-            raise UsageError(
-                f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
-                f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
-            )
-        described.append(_describe_run(run.config, plan, resolved, policy, clock))
-        _refuse_mixed_records(run, plan, described[-1])
-    with contextlib.ExitStack() as locks:
+    with contextlib.ExitStack() as until_the_end:
         for policy in policies:
-            locks.callback(policy.close)
-        held = [locks.enter_context(locked_run(run)) for run in runs]
+            until_the_end.callback(policy.close)
+        for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
+            _print(remark)
+        if resolved.interface is None and policies[0].interface is not None:  # only known now
+            check_playable(*plans, interface=policies[0].interface)
+        check_feedback(configs, policies[0].feedback, policy=name)
+        if not any(policy.writes_texts for policy in policies):
+            if default_mode:
+                silent = [config.model_copy(update={"mode": "actions"}) for config in configs]
+                runs = tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, silent, strict=True))
+            elif any(config.mode != "actions" for config in configs):
+                _print(f"{name} declares no texts; without texts, every mode does what mode actions does.")
+        described = []
+        for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
+            if clock.profile is not None and not policy.reports_work:
+                raise UsageError(
+                    f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
+                    f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
+                )
+            described.append(_describe_run(run.config, plan, resolved, policy, clock))
+            _refuse_mixed_records(run, plan, described[-1])
+        held = [until_the_end.enter_context(locked_run(run)) for run in runs]
         begin(held, described)
         variants = [
             Variant(run=run, plan=plan, policy=policy, record=EpisodeRecorder)

@@ -135,16 +135,14 @@ class _World:
             return LostJob(reason=f"it had not finished after {timeout_s:g} s")
         try:
             ended: PlayedEpisode | LostJob | None = _got(self.pending)
-        except MemoryError:
-            self._replace()
-            return LostJob(reason="it ran out of memory")
-        except RayError as lost:
+        except (MemoryError, RayError) as lost:
+            reason = _reason(lost)
             if self.job is None:
                 self._failed_starts += 1
                 if self._failed_starts == MAX_STARTS:
-                    raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None
+                    raise UsageError(f"the actor of a world cannot be opened: {reason}") from None
             self._replace()
-            return LostJob(reason=_reason(lost))
+            return LostJob(reason=reason)
         self.pending, self._failed_starts = None, 0
         return ended
 
@@ -170,7 +168,9 @@ def _got(reference: Any) -> Any:
         raise error.cause from None
 
 
-def _reason(lost: RayError) -> str:
+def _reason(lost: MemoryError | RayError) -> str:
+    if isinstance(lost, MemoryError):
+        return "it ran out of memory"
     return f"{type(lost).__name__}: {str(lost).strip().splitlines()[-1].strip()}"
 
 

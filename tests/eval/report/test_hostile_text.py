@@ -86,6 +86,15 @@ def test_a_video_outside_the_runs_folder_is_refused(tmp_path, video):
         read_episodes(folder)
 
 
+def test_an_episode_whose_files_would_be_outside_the_runs_folder_is_refused(tmp_path):
+    folder = RunBuilder.at(tmp_path / "run").add_all("s").folder
+    record = json.loads(folder.episodes_path.read_text())
+    key = {**record["key"], "suite": "../../../escaped"}
+    folder.episodes_path.write_text(json.dumps({**record, "key": key}) + "\n")
+    with pytest.raises(UsageError, match=r"key\.suite"):
+        read_episodes(folder)
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_video_shows_text(monkeypatch, text):
     drawn = []
