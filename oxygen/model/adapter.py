@@ -134,12 +134,11 @@ class StaleSlots:
     tokens: Leaf  # of the absent cameras (black images), then a padding token, embedded, [slot + 1, width]
     image_tokens: int = flax.struct.field(pytree_node=False)  # slots of the cameras that are present
     prompt_slots: int = flax.struct.field(pytree_node=False)
-    text_slots: int = flax.struct.field(pytree_node=False)
 
     def in_place_of_prompt(self, weights: Weights, prefix: Prefix) -> Prefix:
         """The prefix's KV cache, with those slots where the prompt's are."""
         present, robots = self.image_tokens, len(prefix.length)
-        slots = present + len(self.tokens) - 1 + self.prompt_slots + self.text_slots
+        slots = present + len(self.tokens) - 1 + self.prompt_slots + TEXT_SLOTS
         valid = prefix.valid()[:, 0, :, None, None]
         padding = jnp.maximum(present + self.prompt_slots - prefix.length, 0)[:, None, None].astype(
             jnp.float32
@@ -271,6 +270,5 @@ def prepare(
             tokens=jnp.concatenate([camera[:-1]] * absent + [camera[-1:]]),
             image_tokens=config.image_tokens,
             prompt_slots=prompt_slots,
-            text_slots=TEXT_SLOTS,
         )
     return Adapter(layers, stale)

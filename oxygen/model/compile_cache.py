@@ -26,11 +26,11 @@ GPU: Options = {"xla_gpu_triton_gemm_any": True}
 (docs.jax.dev/en/latest/gpu_performance_tips.html)."""
 
 
-def use_compile_cache(directory: Path | None = None) -> Path:
+def use_compile_cache() -> Path:
     """Cache compiled programs on disk. Call it before anything is compiled.
 
-    The folder is by default JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else `default_cache`. Returns
-    the one used; except for JAX's own setting, a subfolder for this kind of processor.
+    Returns the folder: JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else a subfolder of `default_cache`
+    for this kind of processor.
 
     Raises:
         UsageError: XLA does not know a flag in `XLA_FLAGS`, or the folder cannot be written.
@@ -51,9 +51,9 @@ def use_compile_cache(directory: Path | None = None) -> Path:
 
     jax.default_backend()  # fails here, not in a computation, if JAX_PLATFORMS is wrong
     configured = jax.config.values["jax_compilation_cache_dir"]
-    if directory is None and configured:
+    if configured:
         return Path(configured)
-    path = usable_folder((directory or default_cache()) / processor(), f"{CACHE_VARIABLE} or XDG_CACHE_HOME")
+    path = usable_folder(default_cache() / processor(), f"{CACHE_VARIABLE} or XDG_CACHE_HOME")
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -37,17 +37,15 @@ class Guidance:
         return cls(actions=np.zeros(shape, np.float32), weight=np.zeros(shape[:2], np.float32))
 
     @classmethod
-    def towards(
-        cls, chunk: Float32[np.ndarray, "horizon action"], *, first: int, delay: int, horizon: int
-    ) -> "Guidance":
-        """Guidance of one robot's new chunk, of `horizon` actions, towards the normalised one it executes.
+    def towards(cls, chunk: Float32[np.ndarray, "horizon action"], *, first: int, delay: int) -> "Guidance":
+        """Guidance of one robot's new chunk towards the normalised one it executes, of the same length.
 
         `first` is the index of the action executed at the time of the observation; `delay` actions are
         executed until the new chunk is ready.
         """
-        left = chunk[first:][:horizon]
-        actions = np.pad(left, ((0, horizon - len(left)), (0, 0)))
-        weight = soft_mask(horizon, left=len(left), delay=min(delay, len(left)))
+        left = chunk[first:]
+        actions = np.pad(left, ((0, len(chunk) - len(left)), (0, 0)))
+        weight = soft_mask(len(chunk), left=len(left), delay=min(delay, len(left)))
         return cls(actions=actions[None], weight=weight[None])
 
     @property

@@ -291,7 +291,7 @@ class _Session:
                 "if no chunk is being executed"
             )
         chunk = transform.moved(*self.last, state)
-        return Guidance.towards(chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
+        return Guidance.towards(chunk, first=prefix.first, delay=prefix.delay)
 
     def add(self, step: EngineStep) -> None:
         """Add the texts of a completed engine step; if it served a query of this robot, prepare the reply."""

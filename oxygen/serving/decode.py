@@ -11,7 +11,7 @@ from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import kv_pool, sampler
 from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
 from oxygen.serving.sampler import SamplingState
-from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
+from oxygen.typing import Array, Float, Float32, Int32, Leaf
 
 
 @flax.struct.dataclass
@@ -123,34 +123,18 @@ def _table(weights: Weights, pool: KvPool) -> gemma.RotaryTables:
 def attend_by_occupancy(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
     """Attention of one token in each of some slots to all positions there up to its own: the heads' outputs.
 
-    Takes queries [row, 1, head, dim], the layer, and every row's slot and position. In place if at least half
-    of the slots are in use.
+    Takes queries [row, 1, head, dim], the layer, and every row's slot and position. With at least half of the
+    slots in use, reads all in place and discards idle ones: a copy takes a read, a write and another read.
     """
-    attend = attend_in_place if 2 * len(slots) >= len(held.v) else attend_to_copy
-    return attend(q, held, slots, positions)
-
-
-def attend_in_place(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
-    """With at least half of the slots in use: reads all slots in place and discards idle ones.
-
-    That is faster than copying the slots in use, which takes a read, a write and another read.
-    """
-    row = jnp.zeros((len(held.v),), jnp.int32).at[slots].set(jnp.arange(len(slots), dtype=jnp.int32))
-    seen = _up_to(positions, held)[row]
-    return gemma.attention_transposed(q[row], held.k, held.v.transpose(0, 2, 1, 3), seen)[slots]
-
-
-def attend_to_copy(q: Array, held: KvLayer, slots: Array, positions: Array) -> Array:
-    """With few slots in use: reads a copy of one layer of these slots."""
-    k, v, seen = held.k[slots], held.v[slots], _up_to(positions, held)
+    every = jnp.arange(held.v.shape[1], dtype=jnp.int32)
+    seen = every[None, None] <= positions[:, None, None]
+    if 2 * len(slots) >= len(held.v):
+        row = jnp.zeros((len(held.v),), jnp.int32).at[slots].set(jnp.arange(len(slots), dtype=jnp.int32))
+        return gemma.attention_transposed(q[row], held.k, held.v.transpose(0, 2, 1, 3), seen[row])[slots]
+    k, v = held.k[slots], held.v[slots]
     if len(slots) == 1:
         return gemma.attention_single_row(q[0], k[0], v[0], seen[0])[None]
     return gemma.attention_transposed(q, k, v.transpose(0, 2, 1, 3), seen)
-
-
-def _up_to(positions: Int32[Array, " row"], held: KvLayer) -> Bool[Array, "row 1 position"]:
-    every = jnp.arange(held.v.shape[1], dtype=jnp.int32)
-    return every[None, None] <= positions[:, None, None]
 
 
 def _chosen(

@@ -140,11 +140,6 @@ class Scheduler:
         return tuple(self._active)
 
     @property
-    def free_slots(self) -> int:
-        """Number of free slots."""
-        return len(self._free)
-
-    @property
     def seeds(self) -> tuple[int, ...]:
         """The episode seed of every robot."""
         return tuple(self._seeds)

@@ -40,7 +40,7 @@ def events():
     jax.monitoring.unregister_event_listener(note)
 
 
-def test_a_program_is_kept_and_found_again(tmp_path, events):
+def test_a_program_is_kept_and_found_again(monkeypatch, tmp_path, events):
     def compile_it():
         jax.jit(lambda x: x * 3 + 1).lower(jax.ShapeDtypeStruct((7,), jnp.float32)).compile()
 
@@ -48,7 +48,8 @@ def test_a_program_is_kept_and_found_again(tmp_path, events):
         """But for when they were last used."""
         return {path.name for path in folder.iterdir() if not path.name.endswith("-atime")}
 
-    folder = use_compile_cache(tmp_path)
+    monkeypatch.setenv("OXYGEN_COMPILE_CACHE", str(tmp_path))
+    folder = use_compile_cache()
     compile_it()
     kept = programs()
     assert len(kept) == 1

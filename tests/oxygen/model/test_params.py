@@ -211,7 +211,7 @@ def test_the_mask_is_that_of_the_paper():
 
 def test_the_chunk_before_is_counted_from_the_action_of_the_observation():
     chunk = normal(6)[0]
-    towards = Guidance.towards(chunk, first=1, delay=9, horizon=3)
+    towards = Guidance.towards(chunk, first=1, delay=9)
     assert towards.actions.tolist() == [[*chunk[1:].tolist(), [0, 0]]]
     assert towards.weight.tolist() == [[1, 1, 0]]
     assert towards.guides.tolist() == [True]

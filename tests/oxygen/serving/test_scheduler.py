@@ -135,14 +135,14 @@ def test_no_slot_leaks_or_is_held_twice_and_no_batch_is_too_large(world, mode):
     for scheduler, step in play(world, mode):
         slots = [request.slot for request in scheduler.active]
         assert len(set(slots)) == len(slots)
-        assert len(slots) + scheduler.free_slots == world.slots
+        assert len(slots) + len(scheduler._free) == world.slots
         for job in step.plan.jobs:
             assert 0 < len(set(job.slots)) == len(job.slots) <= job.batch
             assert job.batch <= max(world.rows, world.robots)
             assert all(0 <= slot < world.slots for slot in job.slots)
     for robot in range(world.robots):
         scheduler.cancel(robot)
-    assert scheduler.free_slots == world.slots
+    assert len(scheduler._free) == world.slots
 
 
 @given(worlds(), all_modes)
@@ -431,7 +431,7 @@ def test_one_robot_never_takes_the_last_slot_of_another():
     scheduler = scheduler_of(Mode.UNIFIED, robots=2, tasks=(greedy,), slots=4, rows=4)
     scheduler.plan({0: 0})
     assert {request.robot for request in scheduler.active} == {0}
-    assert scheduler.free_slots == 1
+    assert len(scheduler._free) == 1
     assert any(request.robot == 1 for request in scheduler.plan({0: 1, 1: 0}).requested)
     assert {request.robot for request in scheduler.active} == {0, 1}
 
