@@ -15,7 +15,7 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
-from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.model.config import PRESETS
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
@@ -75,10 +75,11 @@ def convert(
     home = local.parent if local.name == "params" else local  # has the card and norm stats
     _check_card(home / CARD, given)
     checkpoint = open_checkpoint(local)
-    fits = [PRESETS[name] for name in fitting_configs(checkpoint.tensors)]
-    check_parameters(checkpoint.tensors, fits[0] if fits else nearest_config(checkpoint.tensors), str(source))
-    if model is not None and model not in [config.name for config in fits]:
-        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits only these.")
+    fits = fitting_configs(checkpoint.tensors)
+    config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
+    check_parameters(checkpoint.tensors, config, str(source))
+    if model is not None and model not in fits:
+        raise unknown("model", model, fits, remedy=f"{source} fits only these.")
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
@@ -91,10 +92,9 @@ def convert(
             if (home / name).is_file():
                 shutil.copyfile(home / name, draft / name)
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
-        sizes, fitting = dataclasses.asdict(fits[0]), [config.name for config in fits]
         shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
-        sizes = {name: sizes[name] for name in shaping}
-        description = {"source": str(source), "fits": fitting, "sizes": sizes}
+        sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
+        description = {"source": str(source), "fits": fits, "sizes": sizes}
         (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
     arrays = {
         path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
@@ -102,8 +102,7 @@ def convert(
     }
     for path, array in arrays.items():
         checkpoint.read(path, array)
-    names = " ".join(config.name for config in fits)
-    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=names)
+    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=" ".join(fits))
     draft.rename(target)
     return target if single else target / SINGLE_FILE
 
@@ -119,14 +118,14 @@ def _check_card(card: Path, given: str) -> None:
             raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
 
 
-def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+def _likely_model(fits: Sequence[str], draft: Path) -> str | None:
     """The policy with these sizes whose robot has norm stats here; None if there is not exactly one."""
     from configs.load import names  # needs pydantic, which the policy does not
     from configs.schema import PolicyConfig
 
     if len(fits) == 1:
-        return fits[0].name
-    presets = [_preset(config.name) for config in fits if config.name in names(PolicyConfig)]
+        return fits[0]
+    presets = [_preset(name) for name in fits if name in names(PolicyConfig)]
     likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
     return likely[0] if len(likely) == 1 else None
 

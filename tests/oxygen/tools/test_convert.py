@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from oxygen.model import params
-from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
+from oxygen.model.config import TINY
 from oxygen.robots.norms import FILE_NAME
 from oxygen.tools.convert import _likely_model, main
 from oxygen.weights import load
@@ -134,7 +134,7 @@ def test_of_policies_of_equal_sizes_the_norm_stats_tell_which_it_is(stats, whose
     file = tmp_path / "assets" / stats / FILE_NAME
     file.parent.mkdir(parents=True)
     file.touch()
-    assert _likely_model([PI05_LIBERO, PI05_DROID, PI05_BASE], tmp_path) == whose
+    assert _likely_model(["pi05_libero", "pi05_droid", "pi05_base"], tmp_path) == whose
 
 
 def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):
