@@ -36,9 +36,8 @@ class VectorPolicy:
     Robots share one batch for actions, and one KV pool and decode batch for texts. Actions are equal to the
     bit in every mode, and a robot's actions and texts do not depend on the other robots, its slot or the
     engine step. With several robots this needs a single prompt bucket, as `create_vector_policy` compiles:
-    otherwise the longest prompt would change the padding, and the last bits, of all. The last bits of a
-    text's logits depend on the decode batch size (`EngineConfig.rows` in mode `unified`, smaller in others),
-    so texts of two modes may differ where two tokens are almost equally likely.
+    otherwise the longest prompt would change the padding, and the last bits, of all. Texts of two modes may
+    differ where two tokens are almost equally likely; see `EngineConfig.rows`.
 
     A query is one `act`, which returns the actions as soon as they are ready, then one `complete`, which
     returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
@@ -409,7 +408,7 @@ def create_vector_policy(
             `parallel` loads them in a second process as well, so it needs a seed or a picklable function.
         tokenizer: The vocabulary the weights were trained with.
         tasks: The language tasks. Mode `actions` ignores them.
-        engine: Mode and sizes of the engine.
+        engine: Its default if None.
         transform: Conversion of observations and actions; LIBERO's without normalisation if None.
         adapter: A suffix adapter, which changes texts but no action; None without one.
 
@@ -452,6 +451,5 @@ def create_vector_policy(
     policy.act(dict.fromkeys(range(engine.robots), observation))
     policy.complete()
     for robot in range(engine.robots):
-        policy.finish(robot)
         policy.reset(robot, 0)
     return policy

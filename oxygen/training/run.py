@@ -56,14 +56,10 @@ def train(
     """Train a policy in `folder`, or resume the same training there; returns the last state.
 
     On one machine, a resumed training gives the same bits as an uninterrupted one. It writes `checkpoints/`,
-    `log.jsonl`, `events/` and `curves.png`, and ends with a checkpoint.
+    each with a copy of the vocabulary, `log.jsonl`, `events/` and `curves.png`, and ends with a checkpoint.
 
     Args:
-        folder: For checkpoints and logs.
-        training: What to train and how.
-        samples: The demonstrations.
-        tokenizer: The vocabulary; every checkpoint has a copy.
-        on_checkpoint: Called with the step and the folder of every checkpoint.
+        on_checkpoint: See `OnCheckpoint`.
         on_log: Called with the step and the metrics of every log entry.
         should_stop: Called after every step; if true, training ends with a checkpoint.
 

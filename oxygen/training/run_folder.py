@@ -50,7 +50,6 @@ def write_run_file(folder: Path, identity: Mapping[str, Any], options: Mapping[s
     """Write `run.json` atomically; the options of a resumed training replace the earlier ones."""
     content = {**identity, "options": options}
     file = folder / RUN_FILE
-    folder.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     partial.replace(file)
@@ -85,7 +84,6 @@ class TrainingLog:
         """Open the log and drop entries after step `resumed_at`, which will be computed again."""
         from tensorboardX import SummaryWriter
 
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         file = folder / LINES
         partial = file.with_suffix(".partial")
