@@ -42,7 +42,7 @@ class FreeSpace:
         above = near[near[:, 2] > ground + _LEVEL]
         level = near[np.abs(near[:, 2] - ground) <= _LEVEL]
         seen = HeightMap.over(level, center=center, reach=_LOOK, cell=_CELL)
-        gaps = seen.origin + (np.argwhere(seen.top < ground - _LEVEL) + 0.5) * _CELL
+        gaps = seen.center_of(np.argwhere(seen.top < ground - _LEVEL))
         self._limits = KDTree(np.concatenate([_thinned(above[:, :2]), gaps]))
         self._at_first = self._clearance(np.zeros(3))
 
@@ -282,7 +282,7 @@ def sample_movers(
     swept: list[Points] = []
     for number, (name, body) in enumerate(bodies.items()):
         own = roots == roots[body]
-        obj, others = (collisions.surface(set(np.flatnonzero(part).tolist())) for part in (own, ~own))
+        obj, others = (collisions.surface(part) for part in (own, ~own))
         allowed = bounds.check(data, obj.mean(axis=0))
         room = FreeSpace(obj, np.concatenate([others, *swept]), may_be_at=allowed)
         trajectory = sample_trajectory(motion, room, np.random.default_rng([digest, number]))

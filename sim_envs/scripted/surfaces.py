@@ -2,17 +2,17 @@
 
 import dataclasses
 import functools
-from collections.abc import Set
 from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from scipy import ndimage
 
 from sim_envs.scripted.poses import Box, Pose
 
 Points = Float64[np.ndarray, "_ 3"]
+Bodies = Bool[np.ndarray, " body"]  # a mask of the bodies of a model
 
 _NOTHING = -1e6  # height (m) of cells without points
 
@@ -68,9 +68,9 @@ class HeightMap:
         index = np.floor((points - self.origin) / self.cell).astype(np.int64)
         return np.clip(index, 0, np.array(self.top.shape) - 1)
 
-    def center_of(self, cell: Int64[np.ndarray, " 2"]) -> Float64[np.ndarray, " 2"]:
-        """Center of a cell (m)."""
-        return self.origin + (cell + 0.5) * self.cell
+    def center_of(self, cells: Int64[np.ndarray, "*n 2"]) -> Float64[np.ndarray, "*n 2"]:
+        """Center of each cell (m)."""
+        return self.origin + (cells + 0.5) * self.cell
 
     def under_rectangle(self, half: tuple[float, float], offset: float = 0.0) -> Float64[np.ndarray, "nx ny"]:
         """The greatest height under a rectangle of some half extents (m), for every cell as its center.
@@ -100,20 +100,20 @@ class Collisions:
         """Read MuJoCo's data; `robot` is the id of the robot's root body."""
         self._model, self._data, self._robot = data.model, data, robot
 
-    def surface(self, bodies: Set[int]) -> Points:
+    def surface(self, bodies: Bodies) -> Points:
         """Points on the surfaces of some bodies, in world coordinates."""
         clouds = [
             points @ self._data.xmat[body].reshape(3, 3).T + self._data.xpos[body]
             for body, points in self._samples
-            if body in bodies
+            if bodies[body]
         ]
         return np.concatenate(clouds) if clouds else np.zeros((0, 3))
 
-    def boxes(self, bodies: Set[int]) -> list[Box]:
+    def boxes(self, bodies: Bodies) -> list[Box]:
         """Bounding boxes of the collision shapes of some bodies."""
         found = []
         for geom in self._geoms:
-            if self._model.geom_bodyid[geom] in bodies:
+            if bodies[self._model.geom_bodyid[geom]]:
                 rotation = self._data.geom_xmat[geom].reshape(3, 3).copy()
                 bounds = self._model.geom_aabb[geom]
                 center = self._data.geom_xpos[geom] + rotation @ bounds[:3]

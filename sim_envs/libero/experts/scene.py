@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from sim_envs.moving import PredictedMotion
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
-from sim_envs.scripted.surfaces import Collisions, Points
+from sim_envs.scripted.surfaces import Bodies, Collisions, Points
 from sim_envs.truth.ground_truth import Phase
 
 _PHASES = {"open": Phase.OPEN, "close": Phase.CLOSE, "turnon": Phase.TURN_ON, "turnoff": Phase.TURN_OFF}
@@ -191,7 +191,7 @@ class ExpertScene:
 
     def surface(self, name: str) -> Points:
         """Points on an object's collision surface, in world coordinates."""
-        return self._surface_of({self._root(name)})
+        return self._collisions.surface(self._model.body_rootid == self._root(name))
 
     def contents(self, name: str) -> frozenset[str]:
         """Names of movable objects that touch an object and have their center of mass in its bounding box.
@@ -209,8 +209,8 @@ class ExpertScene:
 
     def surroundings(self, *without: str) -> Points:
         """Points on all collision surfaces except those of the robot and the named objects."""
-        hidden = {self._root(name) for name in without}
-        return self._surface_of(set(self._model.body_rootid.tolist()) - hidden)
+        hidden = np.isin(self._model.body_rootid, [self._root(name) for name in without])
+        return self._collisions.surface(~hidden)
 
     def joint(self, name: str) -> FixtureJoint | None:
         """The joint of a drawer's region, or of a fixture with one moving part; None if there is none."""
@@ -249,8 +249,8 @@ class ExpertScene:
         """Points on the part that a joint moves, on all else but the robot, and of these on what is fixed."""
         own, surface = self._moved_by(joint), self._collisions.surface
         free = self._model.jnt_bodyid[self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
-        fixed = np.flatnonzero(~np.isin(self._model.body_rootid, free))
-        return surface(own), surface(set(range(self._model.nbody)) - own), surface(set(fixed.tolist()) - own)
+        fixed = ~np.isin(self._model.body_rootid, free)
+        return surface(own), surface(~own), surface(fixed & ~own)
 
     def fingers_touching(self, name: str) -> int:
         """Number of fingers that touch an object: 0, 1 or 2."""
@@ -270,13 +270,8 @@ class ExpertScene:
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self.body(name)])
 
-    def _moved_by(self, joint: FixtureJoint) -> set[int]:
-        moved = {joint.body}
-        for body in range(joint.body + 1, self._model.nbody):
-            if int(self._model.body_parentid[body]) in moved:
-                moved.add(body)
+    def _moved_by(self, joint: FixtureJoint) -> Bodies:
+        moved = np.arange(self._model.nbody) == joint.body
+        for body in range(joint.body + 1, self._model.nbody):  # parents come first
+            moved[body] = moved[self._model.body_parentid[body]]
         return moved
-
-    def _surface_of(self, roots: set[int]) -> Points:
-        bodies = np.flatnonzero(np.isin(self._model.body_rootid, list(roots)))
-        return self._collisions.surface(set(bodies.tolist()))
