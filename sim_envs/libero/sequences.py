@@ -57,6 +57,15 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How far a sequence had come at some step."""
+
+    counted: Sequence[Subgoal] = ()  # the subgoals that had counted
+    next: Subgoal | None  # the one that counts next; None after the last one
+    next_is_reset: bool = False  # whether it had not held for long enough to count when it holds again
+
+
 @dataclasses.dataclass(kw_only=True)
 class _Progress:
     """How far one alternative has come."""
@@ -85,14 +94,12 @@ class _Progress:
             self.counted, self.unmet = self.counted + 1, 0
             self.undone = not self.complete and bool(holds(self.subgoals[self.counted]))
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reached:
-    """How far a sequence had come at some step."""
-
-    counted: Sequence[Subgoal] = ()  # the subgoals that had counted
-    next: Subgoal | None  # the one that counts next; None after the last one
-    next_is_reset: bool = False  # whether it had not held for long enough to count when it holds again
+    def reached(self) -> Reached:
+        return Reached(
+            counted=self.subgoals[: self.counted],
+            next=None if self.complete else self.subgoals[self.counted],
+            next_is_reset=self.unmet == FALSE_STEPS,
+        )
 
 
 class GoalSequence:
@@ -113,47 +120,31 @@ class GoalSequence:
         self._holds = holds
         self.overshot = False
         self.subgoals = tuple(dict.fromkeys(subgoal for each in alternatives for subgoal in each))
-        self._past = [Reached(next=self.next)]
+        self._past = [self._leading.reached()]
 
     def step(self) -> bool:
         """Judge one control step. Returns whether the task is solved."""
         for each in self._alternatives:
             each.step(self._holds)
-        self._past.append(Reached(counted=self.counted, next=self.next, next_is_reset=self.next_is_reset))
+        self._past.append(self._leading.reached())
         self.overshot = self.overshot or any(each.missed == OVERSHOT_STEPS for each in self._alternatives)
         return not self.overshot and any(
             each.complete and each.met >= TRUE_STEPS + STILL_STEPS for each in self._alternatives
         )
 
-    def reached(self, steps_ago: int) -> Reached:
-        """How far it had come that many control steps ago."""
+    def reached(self, steps_ago: int = 0) -> Reached:
+        """How far the alternative that is farthest has come, or had that many control steps ago."""
         return self._past[max(0, len(self._past) - 1 - steps_ago)]
-
-    @property
-    def counted(self) -> Sequence[Subgoal]:
-        """The subgoals that have counted, in the alternative that is farthest."""
-        return self._leading.subgoals[: self._leading.counted]
 
     @property
     def progress(self) -> float:
         """Share of the subgoals that have counted."""
-        return len(self.counted) / len(self._leading.subgoals)
-
-    @property
-    def next(self) -> Subgoal | None:
-        """The subgoal that counts next; None after the last one."""
-        leading = self._leading
-        return None if leading.complete else leading.subgoals[leading.counted]
-
-    @property
-    def next_is_reset(self) -> bool:
-        """Whether the next subgoal has not held for long enough to count when it holds again."""
-        return self._leading.unmet == FALSE_STEPS
+        return self._leading.counted / len(self._leading.subgoals)
 
     @property
     def next_is_undone(self) -> bool:
         """Whether the next subgoal held before, and has been undone for long enough to count."""
-        return self.next_is_reset and self._leading.undone
+        return self.reached().next_is_reset and self._leading.undone
 
     @property
     def _leading(self) -> _Progress:

@@ -288,22 +288,22 @@ class LiberoScene(TruthScene):
         if self._sequence is None:
             return None
         times: dict[Subgoal, int] = {}
-        for subgoal in self._sequence.counted:  # ordered by when each was last completed
+        known = self._sequence.reached()
+        for subgoal in known.counted:  # ordered by when each was last completed
             times[subgoal] = times.pop(subgoal, 0) + 1
         done = []
         for (_, obj, place), number in times.items():
             noun, there = self._by_name[obj].noun, self._names.place(place)
             done.append(CompletedAction(verb=Verb.PUT, subject=noun, place=there, times=number))
-        coming = self._sequence.next
-        if coming is not None and self._sequence.next_is_undone:
-            done.append(CompletedAction(verb=Verb.LIFTED, subject=self._by_name[coming[1]].noun))
+        if known.next is not None and self._sequence.next_is_undone:
+            done.append(CompletedAction(verb=Verb.LIFTED, subject=self._by_name[known.next[1]].noun))
         return done
 
     def missing(self) -> list[GoalTarget]:
         """As in the base class; in a sequence, the next subgoal, even if it has to be undone first."""
         if self._sequence is None:
             return super().missing()
-        coming = self._sequence.next
+        coming = self._sequence.reached().next
         return [target for target in self.targets if self._sequence.subgoals[target.number] == coming]
 
     def satisfied(self, target: GoalTarget) -> bool:
@@ -344,7 +344,7 @@ class LiberoScene(TruthScene):
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """As in the base class; where a subgoal has to be undone first, as in lifting, nothing is near."""
-        if self._sequence is not None and not self._sequence.next_is_reset:
+        if self._sequence is not None and not self._sequence.reached().next_is_reset:
             return False
         name = self._goals[target.number].arguments[1]
         if name in self._by_name:
