@@ -88,9 +88,9 @@ def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin
     return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
 
 
-def hand_underside(pose: Pose, opening: float) -> Points:
-    """The underside of a hand with any rotation."""
-    return _surfaces(hand_bounds(opening), _SPACING) @ pose.rotation.T
+def hand_underside(pose: Pose) -> Points:
+    """The underside of an open hand with any rotation."""
+    return _surfaces(hand_bounds(FULLY_OPEN), _SPACING) @ pose.rotation.T
 
 
 def _surfaces(bounds: _Bounds, spacing: float) -> Points:

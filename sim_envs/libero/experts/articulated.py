@@ -70,7 +70,7 @@ def pull(scene: ExpertScene, goal: Goal) -> Skill:
         yield motions.reach(scene, hold, hold.backed_off(_STAND_OFF), OPEN)
         yield from motions.grab(scene, _joint(scene, goal).fixture)
         yield _along(scene, goal, functools.partial(_joint(scene, goal).carried, scene.gripper))
-        yield motions.stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
+        yield motions.release(scene, Phase.RETREAT, steps=_OPENING_STEPS)
         yield motions.leave(scene, -_STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
 
 
@@ -83,7 +83,7 @@ def push(scene: ExpertScene, goal: Goal) -> Skill:
         fresh = [way for way in ways if _differs(way.pose, tried)]
         if not fresh:
             tried.clear()
-            yield motions.stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
+            yield motions.release(scene, Phase.RETREAT, steps=_OPENING_STEPS)
             continue
         tried.append(fresh[0].pose)
         before = fresh[0].before(joint, travel)

@@ -15,7 +15,7 @@ from configs.errors import UsageError
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Path, Skill, Waypoint
-from sim_envs.libero.experts.pick_and_place import insert, insertion, leave_alone, lift, pick, place, release
+from sim_envs.libero.experts.pick_and_place import insert, insertion, leave_alone, lift, pick, place
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
 from sim_envs.libero.sim import LiberoSim
@@ -49,7 +49,7 @@ def achieve(scene: ExpertScene) -> Skill:
             goal = opening_for(missing[0], scene) or missing[0]
             yield from SKILLS[goal.predicate](scene, goal)
         else:
-            yield release(scene, Phase.DONE)
+            yield motions.release(scene, Phase.DONE)
 
 
 def achieve_in_order(scene: ExpertScene, sequence: GoalSequence, late: int) -> Skill:
@@ -65,7 +65,7 @@ def achieve_in_order(scene: ExpertScene, sequence: GoalSequence, late: int) -> S
         (goal,) = Goal.all_of([known.next])
         held = motions.holds(scene, goal.arguments[0])
         if known.next_is_reset and scene.satisfied(goal):
-            yield release(scene, Phase.PLACE)  # until it has counted
+            yield motions.release(scene, Phase.PLACE)  # until it has counted
         elif known.next_is_reset and held:
             yield from place(scene, *goal.arguments, stays=True)
         elif held or scene.satisfied(goal):

@@ -117,9 +117,8 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
             path = (*(Waypoint(pose=stop, near=0.01) for stop in stops[:-1]), Waypoint(pose=end, near=0.005))
             return move(scene, Phase.APPROACH, path, grip, pace=_CAREFUL)
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
-    shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
-    height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
-    height = max(height, before.position[2])
+    lowest = max(terrain.lowest_along(hand_underside(pose)) for pose in (start, end))
+    height = max(lowest + _MARGIN, before.position[2])
     path = (
         Waypoint(pose=start.at_height(max(start.position[2], height)), near=CORNER, aligned=np.pi),
         Waypoint(pose=before.at_height(height), near=CORNER, aligned=0.2),
@@ -135,10 +134,10 @@ def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     return move(scene, Phase.RETREAT, path, grip, pace=_CAREFUL)
 
 
-def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
-    """Hold still for some control steps while the fingers open or close."""
+def release(scene: ExpertScene, phase: Phase, *, steps: int = 10) -> GripperMotion:
+    """Open the fingers without moving the hand, for some control steps."""
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
-    return GripperMotion(phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps)
+    return GripperMotion(phase=phase, path=lambda: path, grip=OPEN, steps=steps, dwell=steps)
 
 
 def grab(scene: ExpertScene, obj: str) -> Skill:

@@ -26,7 +26,6 @@ _DROP = 0.004  # height (m) from which an object is dropped
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
 _HIGHEST = 0.25  # height (m) of the hand above the place of an object that is lifted
 _OUT_OF_THE_WAY = 0.25  # height (m) of the hand above an object that is to stay where it is
-_OPENING_STEPS = 10  # control steps in which the fingers open
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
 _REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
 _MIN_YAW = np.radians(-25.0)  # lower end of the half turn of closing directions, around the resting arm's
@@ -104,7 +103,7 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
         return (Waypoint(pose=end.at_height(terrain.lowest(underside, end.position[:2]) + _DROP)),)
 
     yield move(scene, Phase.PLACE, lowering, CLOSED, holding=obj)
-    yield release(scene, Phase.PLACE)
+    yield motions.release(scene, Phase.PLACE)
     if not stays:
         yield _retreat(scene)
 
@@ -139,7 +138,7 @@ def leave_alone(scene: ExpertScene, obj: str) -> GripperMotion:
     """Let go of an object, raise the hand above it, and stay there."""
     height = scene.position(obj)[2] + _OUT_OF_THE_WAY
     if scene.fingers_touching(obj) or scene.gripper.position[2] > height - CORNER:
-        return release(scene, Phase.DONE)
+        return motions.release(scene, Phase.DONE)
     path = (Waypoint(pose=scene.gripper.at_height(height), near=CORNER),)
     return move(scene, Phase.DONE, path, OPEN)
 
@@ -159,11 +158,6 @@ def _grasps(scene: ExpertScene, obj: str, shift: Vector3) -> list[Grasp]:
         frame=scene.pose(obj).shifted(shift),
         center_of_mass=scene.center_of_mass(obj) + shift,
     )
-
-
-def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
-    """Open the fingers without moving the hand."""
-    return motions.stay(scene, phase, OPEN, _OPENING_STEPS)
 
 
 def _retreat(scene: ExpertScene) -> GripperMotion:
@@ -350,7 +344,7 @@ def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
         yield move(scene, Phase.PLACE, path, CLOSED, holding=obj)
         down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
         yield move(scene, Phase.PLACE, (Waypoint(pose=down),), CLOSED, holding=obj)
-    yield release(scene, Phase.PLACE)
+    yield motions.release(scene, Phase.PLACE)
     out = scene.gripper.shifted(plan.outside.position - plan.inside.position)
     yield move(scene, Phase.RETREAT, (Waypoint(pose=out, near=CORNER),), OPEN)
 
