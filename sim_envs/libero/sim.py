@@ -18,7 +18,7 @@ from typing_extensions import override
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, use_assets
+from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
@@ -207,7 +207,7 @@ class LiberoSim(World):
         self,
         task: LiberoTask,
         *,
-        assets: AssetSet | str | None = None,
+        assets: AssetSet,
         camera_size: int = 256,
         motion: Shuttle | Drift | None = None,
     ) -> None:
@@ -215,14 +215,13 @@ class LiberoSim(World):
 
         Args:
             task: From `tasks.get_task`.
-            assets: An asset set, or its source as `assets.find_assets` takes it.
+            assets: From `assets.find_assets`.
             camera_size: Height and width of camera images, pixels.
             motion: Motion of objects to be grasped, until they are touched; None for no motion.
 
         A UsageError if a library has an unsupported version, or assets are missing.
         """
-        self.task = task
-        self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
+        self.task, self.assets = task, assets
         self.env = _build_env(task, self.assets)
         self._model: mujoco.MjModel = self.env.sim.model._model
         # Nobody reads the gripper's force sensors, which MuJoCo would compute in every physics step.

@@ -15,9 +15,10 @@ from tests.commands import execute
 _EPISODE = """
 import json, sys
 import numpy as np
+from sim_envs.libero.assets import find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
-sim = LiberoSim(get_task("libero_10", 9), assets=sys.argv[1])
+sim = LiberoSim(get_task("libero_10", 9), assets=find_assets(sys.argv[1]))
 for init_id in json.loads(sys.argv[2]):
     sim.reset(init_id=init_id, seed=7, settle_steps=1)
     sim.advance(np.random.default_rng(0).uniform(-1, 1, (3, 7)))
