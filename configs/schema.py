@@ -502,7 +502,7 @@ class GridConfig(Preset):
 AXES = tuple(GridConfig.model_fields)
 """The options that a sweep can vary, the slowest first."""
 
-CONDITIONS = tuple(axis for axis in AXES if axis in ("clock", "motion", "feedback"))
+CONDITIONS = ("clock", "motion", "feedback")
 """The axes of the environment: device, motion, and the origin of texts in the prompt."""
 
 SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "text_every"))

@@ -80,9 +80,9 @@ def solved(row: Row) -> str:
     return f"{row['n_success']} of {row['n_episodes']}"
 
 
-def by_task(row: Row, tasks: int = 2) -> str:
-    """Episodes solved of each task, in their order: `29 + 17`."""
-    return " + ".join(map(str, (np.array([*row["outcomes"]]).reshape(tasks, -1) == "1").sum(axis=1)))
+def by_task(row: Row) -> str:
+    """Episodes solved of each of two tasks, in their order: `29 + 17`."""
+    return " + ".join(map(str, (np.array([*row["outcomes"]]).reshape(2, -1) == "1").sum(axis=1)))
 
 
 def current(row: Row, task: str) -> str:
@@ -138,7 +138,7 @@ def delay(row: Row) -> str:
 def _mode(row: Row) -> str:
     """The mode, with k if it has one."""
     options = row["options"]
-    k = f", k = {options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
+    k = f", k = {options['tokens_per_frame']}" if options["mode"] in _BUDGETED else ""
     return f"`{options['mode']}`{k}"
 
 
@@ -393,16 +393,15 @@ def main(*, check: bool) -> int:
         sys.stdout.write(f"{page.relative_to(ROOT)}\n")
         if not check:
             page.write_text(text, encoding="utf-8")
+    if check:
+        return int(bool(new))
     surfaces = [record for name, record in records.items() if name.startswith("surface")]
-    for kind, profiles in KINDS.items() if not check else ():
-        with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE):
+        for kind, profiles in KINDS.items():
             if figure := draw_surface(surfaces, marks_of(profiles)):
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
-    if not check:
-        with mpl.rc_context(STYLE):
-            figure = draw_memory(records["memory"])
-            figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
-    return int(check and bool(new))
+        draw_memory(records["memory"]).savefig(ROOT / "docs/memory.png", bbox_inches="tight")
+    return 0
 
 
 if __name__ == "__main__":

@@ -189,8 +189,8 @@ def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:
     world = player.world
     alone = played(lambda: None)
     camera = player.interface.observation.camera_names[0]
-    readers: tuple[Callable[[], object], ...] = (world.truth, world.progress, lambda: world.render(camera))
-    for name, reader in zip(("truth", "progress", "render"), readers, strict=True):
+    readers = {"truth": world.truth, "progress": world.progress, "render": lambda: world.render(camera)}
+    for name, reader in readers.items():
         _assert_same(alone, played(reader), f"calling {name}() changes the episode")
     share = world.progress()
     assert 0.0 <= share <= 1.0, f"progress() is {share}, but must be from 0 to 1"

@@ -167,7 +167,6 @@ class Station:
         model: The scene; fixed objects and variation are those of the last reset.
         data: Its state.
         qpos: Indices of the arm's joints in `qpos`.
-        dof: Indices of the arm's joints in `qvel`.
         movers: Movers of the episode by name of the object.
     """
 

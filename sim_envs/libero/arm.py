@@ -15,10 +15,10 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from sim_envs.scripted.poses import Vector3
+
 _READINGS = "ee_pos ee_ori_mat ee_pos_vel ee_ori_vel joint_pos joint_vel J_full J_pos J_ori mass_matrix"
 """Names of the readings in robosuite's controller."""
-
-Vector3 = Float64[np.ndarray, " 3"]
 
 _NONE_SKIPPED = int(mujoco.mjtStage.mjSTAGE_NONE)
 

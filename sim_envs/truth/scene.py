@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
+from sim_envs.scripted.poses import Vector3
 from sim_envs.truth.ground_truth import CompletedAction, Phase
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import GoalSentences
@@ -18,8 +19,6 @@ from sim_envs.truth.textual_memory import GoalSentences
 LEFT, RIGHT, HAND = 1, 2, 4  # parts of the gripper, as bits: the fingers, and the rest of the hand
 NOTHING = -1  # the owner of geoms that belong to no item
 _AJAR = 0.05  # a drawer or door counts as closed up to this fraction of its range; LIBERO's own limit is 0
-
-Vector3 = Float64[np.ndarray, " 3"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim_envs.scripted.poses import Vector3
 from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import HOUSEHOLD
-from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene, Vector3
+from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene
 from sim_envs.truth.textual_memory import GoalTracker
 
 CONFIRM_S = 0.15  # a change of phase, or a lost grasp, must last this long to count
