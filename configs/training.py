@@ -205,7 +205,7 @@ class TrainConfig(Preset):
                 raise ValueError(
                     f"`adapter` {self.adapter} is for the texts of a policy: give --policy, such as tiny"
                 )
-            if self.language_tasks in ((), ("none",)):
+            if not self.language_tasks:
                 raise ValueError("`adapter` trains texts: name them with --language-tasks")
             if self.optimiser != "adamw":
                 raise ValueError(f"`optimiser` is {self.optimiser!r}: an adapter takes adamw")

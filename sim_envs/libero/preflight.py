@@ -67,8 +67,7 @@ def _replay(sim: LiberoSim, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray
     image = np.concatenate(list(sim.observe().images.values()), axis=1)
     states = []
     for chunk in actions.reshape(-1, _RECORD_EVERY, ACTION_SIZE):
-        for action in chunk:
-            sim.advance(action[None])
+        sim.advance(chunk)
         states.append(sim.flat_state())
     return image, np.stack(states)
 

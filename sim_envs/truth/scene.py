@@ -78,7 +78,6 @@ class TruthScene(abc.ABC):
     Attributes:
         items: The objects, then the parts.
         targets: The goals' targets, in the task's order.
-        named: The items of the goals, without duplicates.
         nouns: Vocabulary of texts; None for `nouns.HOUSEHOLD`.
         sentences: The goals in OxyGen's words, in the order of `targets`; None if the world has none.
     """
