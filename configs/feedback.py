@@ -24,6 +24,8 @@ INSTRUCTION = "instruction"
 """Key of the instruction in the fields of an observation."""
 
 _TEXT, _GOAL = "{text}", "{instruction}"
+_JOINERS = "\u200c\u200d"
+"""Invisible characters inside words of Persian or Hindi, and inside emoji."""
 
 
 def truth_age_s(source: str | None) -> float | None:
@@ -65,11 +67,19 @@ class Feedback:
         for name, pattern in (("format", self.format), ("answer", self.answer)):
             if pattern is None:
                 continue
-            labelled = ":" in pattern.partition(_TEXT)[0] or (name, self.role) == ("format", "instruction")
+            is_instruction = (name, self.role) == ("format", "instruction")
+            labelled = ":" in pattern.partition(_TEXT)[0] or is_instruction
             if pattern.count(_TEXT) != 1 or not labelled:
                 example = f"{self.field.capitalize()}: {_TEXT}"
                 raise ValueError(
                     f"`{name}` of {self.field} is {pattern!r}; give a label with a colon: {example!r}"
+                )
+            others = set(re.findall(r"{.*?}", pattern)) - {_TEXT, *([_GOAL] if is_instruction else [])}
+            if others:
+                allowed = f"{_TEXT} and {_GOAL}" if is_instruction else f"{_TEXT} alone"
+                raise ValueError(
+                    f"`{name}` of {self.field} has {', '.join(sorted(others))}; with role {self.role} give "
+                    f"{allowed}"
                 )
         if any("\n" in (pattern or "") for pattern in (self.format, self.answer)):
             raise ValueError(f"`format` or `answer` of {self.field} has a line break; give one line")
@@ -78,11 +88,10 @@ class Feedback:
                 f"`empty` of {self.field} is {self.empty!r}; give {cleaned(self.empty, None)[0]!r}: colons, "
                 "underscores and line breaks mark fields"
             )
-        if not (0 <= self.lookback_s <= 3600 and 1 <= self.max_chars <= 4000):
-            raise ValueError(
-                f"`lookback_s` of {self.field} is {self.lookback_s}, `max_chars` {self.max_chars}; give 0 to "
-                "3600 seconds, 1 to 4000 characters"
-            )
+        if not 0 <= self.lookback_s <= 3600:
+            raise ValueError(f"`lookback_s` of {self.field} is {self.lookback_s:g}; give 0 to 3600 seconds")
+        if not 1 <= self.max_chars <= 4000:
+            raise ValueError(f"`max_chars` of {self.field} is {self.max_chars}; give 1 to 4000 characters")
 
 
 FeedbackByTask = Mapping[str, tuple[Feedback, ...]]
@@ -140,13 +149,17 @@ def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, st
 def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     """A text as it may stand in a prompt, and the number of characters that were cut from its end.
 
-    Compatibility forms are normalised. Colons, which mark fields, underscores, control characters and line
-    breaks become spaces, so that no text can imitate a field. Without `max_chars`, none are cut.
+    Compatibility forms are normalised. Colons, which mark fields, underscores, line breaks, and characters
+    for control and format but for joiners become spaces, so that no text can imitate a field. Without
+    `max_chars`, none are cut.
     """
     letters = unicodedata.normalize("NFKC", text)
-    spaced = (" " if each in ":_" or unicodedata.category(each)[0] in "CZ" else each for each in letters)
-    plain = " ".join("".join(spaced).split())
-    short = plain[:max_chars].rstrip()
+    marks = (
+        each in ":_" or (unicodedata.category(each)[0] in "CZ" and each not in _JOINERS) for each in letters
+    )
+    spaced = "".join(" " if is_mark else each for is_mark, each in zip(marks, letters, strict=True))
+    plain = " ".join(filter(None, (word.strip(_JOINERS) for word in spaced.split())))
+    short = plain[:max_chars].rstrip(f" {_JOINERS}")
     return short, len(plain) - len(short)
 
 

@@ -123,16 +123,16 @@ class OpenpiPolicy:
         )
 
     def _text(self, task: str) -> Text | None:
-        """The text of a language task in the last answer, if that has all its fields."""
+        """The text of a language task in the last answer, if that has any of its fields."""
         fields = self.feedback[task]
         found = {each.field: self.answer[each.field] for each in fields if each.field in self.answer}
         for field, text in found.items():
             if not isinstance(text, str):
                 raise BadAnswerError(f"the policy's {field!r} is {type(text).__name__}; give a text")
-        if len(found) < len(fields):
+        if not found:
             return None
-        if len(fields) > 1:  # so that no text has the label of another
-            found = {field: cleaned(text, None)[0] for field, text in found.items()}
+        if len(fields) > 1:  # without the labels of others, and empty if it is missing
+            found = {each.field: cleaned(found.get(each.field, ""), None)[0] for each in fields}
         self._written += 1
         return Text(
             task=task,

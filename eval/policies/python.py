@@ -94,7 +94,7 @@ def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
 
 
 def _feedback(policy: Any, target: str) -> FeedbackByTask:
-    return read_feedback(getattr(policy, "feedback", {}), f"feedback of policy {target}")
+    return read_feedback(getattr(policy, "feedback", None) or {}, f"feedback of policy {target}")
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

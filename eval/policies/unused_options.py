@@ -54,9 +54,13 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
                 f"or add a variant: --mode {' '.join([*modes, 'unified'])}"
             )
         if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
+            kind, name = resolved.policy.kind, resolved.policy.name
+            writes = (
+                "decides itself what it writes" if kind in ("python", "websocket") else "generates no text"
+            )
             raise UsageError(
-                f"{shown}: policy {resolved.policy.name} generates no text; leave it out, or choose another, "
-                "such as --policy tiny or expert"
+                f"{shown}: policy {name} {writes}; leave it out, or choose another, such as --policy tiny or "
+                "expert"
             )
         if not resolved.tasks:
             raise UsageError(

@@ -1,6 +1,7 @@
 """Runs a plan of episodes in one mode or several, from the beginning or from where it was interrupted."""
 
 import contextlib
+import dataclasses
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
-from configs.feedback import Feedback, parse_answer, prompt_fields
+from configs.feedback import parse_answer, prompt_fields
 from configs.schema import PlayConfig, RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
@@ -24,6 +25,7 @@ from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.rollout.clock import PAUSED, Clock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
+from eval.rollout.feedback import NoTruthError
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
     EpisodePlan,
@@ -96,20 +98,19 @@ def run_evaluation(
             _print(remark)
         if resolved.interface is None and policies[0].interface is not None:  # only known now
             check_playable(*plans, interface=policies[0].interface)
-        check_feedback(configs, policies[0].feedback, policy=name)
+        decides_itself = resolved.policy.kind in ("python", "websocket")
+        check_feedback(configs, policies[0].feedback, policy=name, follows_mode=not decides_itself)
         if not any(policy.writes_texts for policy in policies):
             if default_mode:
                 silent = [config.model_copy(update={"mode": "actions"}) for config in configs]
                 runs = tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, silent, strict=True))
             elif any(config.mode != "actions" for config in configs):
                 _print(f"{name} declares no texts; without texts, every mode does what mode actions does.")
+        elif decides_itself and len(configs) > 1:
+            _print(f"{name} decides itself what a query computes: these modes differ in their names alone.")
         described = []
         for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
-            if clock.profile is not None and not policy.reports_work:
-                raise UsageError(
-                    f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
-                    f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
-                )
+            _refuse_unpriced_work(name, policy, clock)
             described.append(_describe_run(run.config, plan, resolved, policy, clock))
             _refuse_mixed_records(run, plan, described[-1])
         held = [until_the_end.enter_context(locked_run(run)) for run in runs]
@@ -157,7 +158,8 @@ def _play(
     except (KeyboardInterrupt, PolicyLostError, UsageError) as stopped:
         for variant in variants:
             end_attempt(variant.run.folder, "interrupted")
-        monitor.interrupted()
+        if not isinstance(stopped, NoTruthError):  # with it, --resume would end in the same way
+            monitor.interrupted()
         if len(errors) >= max_errors:
             sys.stderr.write(str(errors[0].traceback))
         if isinstance(stopped, PolicyLostError):
@@ -181,7 +183,7 @@ def _remark_on_empty_fields(variant: Variant[EpisodeResult]) -> str | None:
     folder = variant.run.folder
     episodes = {key: each for key, each in folder.episodes().items() if graded_only([each])}
     is_writing = any(each.requests.requested > each.requests.finished for each in episodes.values())
-    if not feedback or not episodes or is_writing or config.mode == "actions":
+    if not feedback or not episodes or is_writing or not variant.policy.writes_texts:
         return None
     silent = dict(feedback)
     for key in episodes:
@@ -233,6 +235,14 @@ def _refuse_shared_time(configs: Sequence[RunConfig], executor: Executor) -> Non
             )
 
 
+def _refuse_unpriced_work(name: str, policy: LoadedPolicy, clock: Clock) -> None:
+    if clock.profile is not None and not policy.reports_work:
+        raise UsageError(
+            f"clock profile:{clock.profile.name} prices work of this project's engine, and policy {name!r} "
+            "does not run on it; choose another clock, such as fixed:100,300 or measured"
+        )
+
+
 def _describe_run(
     config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: LoadedPolicy, clock: Clock
 ) -> dict[str, Any]:
@@ -254,9 +264,11 @@ def _describe_run(
     }
     fields: dict[str, Any] = {}  # and what differs from the default of each
     for each in prompt_fields(policy.feedback):
-        default = Feedback(field=each.field, format=each.format)
-        parts = {name: value for name, value in vars(each).items() if value != getattr(default, name)}
-        fields |= {each.field: each.format, **{f"{each.field} {name}": parts[name] for name in parts}}
+        fields[each.field] = each.format
+        for part in dataclasses.fields(each):
+            value = getattr(each, part.name)
+            if part.default not in (dataclasses.MISSING, value):
+                fields[f"{each.field} {part.name}"] = value
     inputs = {"feedback": fields} if fields else {}
     return {
         "command": provenance.command(),

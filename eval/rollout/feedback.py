@@ -86,7 +86,8 @@ class EpisodeFeedback:
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 raise NoTruthError(
-                    f"--feedback {self._source}: the world has no truth of {name!r}; choose own or none"
+                    f"--feedback {self._source}: the world has no truth of {name!r}; choose own, none "
+                    "or frozen:TEXT"
                 )
             found[field] = true
         return found

@@ -191,8 +191,12 @@ def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
         )
 
 
-def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str) -> None:
+def check_feedback(
+    configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str, follows_mode: bool = True
+) -> None:
     """Reject a source of texts that the policy's prompt does not have, or cannot get.
+
+    A policy that does not follow the mode decides itself when it writes.
 
     Raises:
         UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
@@ -208,7 +212,7 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
                 f"--feedback {source}: the prompt of policy {policy!r} holds no text of this run's language "
                 "tasks; leave it out, or see docs/memory.md"
             )
-        if kind in ("own", "truth-delayed") and modes == {"actions"}:
+        if follows_mode and kind in ("own", "truth-delayed") and modes == {"actions"}:
             raise UsageError(
                 f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
                 "mode, or --feedback none or truth"
@@ -221,10 +225,8 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
         (answered, *_) = feedback.values()  # in the order of the answer
         if kind == "frozen" and parse_answer(frozen, answered) is None:
             example = write_answer({each.field: "TEXT" for each in fields}, answered).replace("\n", " ")
-            raise UsageError(
-                f"--feedback {source}: {frozen!r} is not an answer of language task {' '.join(feedback)}; "
-                f"give {f'frozen:{example}'!r}"
-            )
+            fault = f"is not an answer of language task {' '.join(feedback)}" if frozen else "has no text"
+            raise UsageError(f"--feedback {source!r} {fault}; give {f'frozen:{example}'!r}")
 
 
 def check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -> None:

@@ -167,6 +167,13 @@ def test_a_long_text_is_cut_and_counted():
     assert cleaned("記憶" * 100, 10) == ("記憶" * 5, 190)
 
 
+def test_joiners_inside_words_stay_and_others_go():
+    word, conjunct = "می\u200cخواهم", "क्\u200dष"
+    assert cleaned(f"{word} \u200d {conjunct}\u200d\u2066", None) == (f"{word} {conjunct}", 0)
+    assert cleaned("a\u200cb", 2) == ("a", 2)
+    assert parse_answer("\u200d \u200c", [MEMORY]) is None
+
+
 def test_an_answer_with_two_fields_is_read_whole_or_not_at_all():
     texts = {"memory": "lifted it once", "subtask": "lift it"}
     assert parse_answer(write_answer(texts, ANSWER), ANSWER) == texts
@@ -190,6 +197,18 @@ def test_an_answer_with_two_fields_is_read_whole_or_not_at_all():
         ({"memory": {"field": "memory", "format": "Memory {text}"}}, ["Memory {text}", "label with a colon"]),
         ({"memory": {"field": "memory", "format": "Memory:"}}, ["Memory:", "'Memory: {text}'"]),
         ({"memory": {"field": "memory", "format": "Memory: {text}", "lookback_s": -1}}, ["-1", "0 to 3600"]),
+        (
+            {"memory": {"field": "memory", "format": "Memory: {text}", "max_chars": 0}},
+            ["`max_chars`", "is 0"],
+        ),
+        (
+            {"memory": {"field": "memory", "format": "Memory: {text} {foo}"}},
+            ["has {foo}", "give {text} alone"],
+        ),
+        (
+            {"memory": {"field": "memory", "format": "{instruction}: {text}"}},
+            ["has {instruction}", "role context"],
+        ),
         ({"memory": {"field": "memory", "format": "Memory: {text}", "lookbak_s": 1}}, ["lookbak_s"]),
         ({"memory": "memory"}, ["memory: 'memory' is neither a mapping with field and format", "a list of"]),
         ({"memory": [MEMORY, 3]}, ["3] is neither a mapping with field and format"]),

@@ -172,13 +172,14 @@ class Mute(FakeWorld):
 
 
 @pytest.mark.parametrize("source", ["truth", "truth-delayed"])
-def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monkeypatch):
+def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monkeypatch, capsys):
     reader = dataclasses.replace(opened(Writer("lifted it")), feedback=MEMORY)
     monkeypatch.setattr(executor, "open_policies", lambda *_, **__: [reader])
     without_physics(monkeypatch, lambda task: Mute())
-    said = f"--feedback {source}: the world has no truth of 'memory'; choose own"
+    said = f"--feedback {source}: the world has no truth of 'memory'; choose own, none or frozen:TEXT"
     with pytest.raises(UsageError, match=said):
         play(tmp_path, policy="noop", feedback=source)
+    assert "--resume" not in capsys.readouterr().out
     (run,) = map(RunFolder, tmp_path.iterdir())
     assert (run.read_manifest()["status"], run.episodes()) == ("interrupted", {})
 
@@ -188,7 +189,12 @@ def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monke
     [
         ({"feedback": "own"}, {}, ["--feedback own", "'mine' holds no text", "docs/memory.md"]),
         ({"feedback": "own", "mode": "actions"}, MEMORY, ["mode actions", "--feedback none or truth"]),
-        ({"feedback": "frozen:once"}, PLAN, ["'once'", "give 'frozen:Memory: TEXT Subtask: TEXT'"]),
+        ({"feedback": "frozen:"}, MEMORY, ["'frozen:' has no text", "give 'frozen:TEXT'"]),
+        (
+            {"feedback": "frozen:once"},
+            PLAN,
+            ["'frozen:once' is not", "give 'frozen:Memory: TEXT Subtask: TEXT'"],
+        ),
         ({"feedback": "frozen:once"}, SUBTASK_FIRST, ["give 'frozen:Subtask: TEXT Memory: TEXT'"]),
         ({"feedback": "frozen:once"}, TWO_TASKS, ["one language task", "memory and steps"]),
     ],
@@ -197,6 +203,10 @@ def test_an_impossible_source_of_feedback_is_refused(options, feedback, words):
     with pytest.raises(UsageError) as refused:
         check_feedback([RunConfig(**options)], feedback, policy="mine")
     assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_a_policy_that_decides_itself_when_it_writes_may_read_its_texts_in_every_mode():
+    check_feedback([RunConfig(feedback="own", mode="actions")], MEMORY, policy="mine", follows_mode=False)
 
 
 def test_no_baseline_reads_memory(tmp_path):
@@ -342,7 +352,9 @@ def test_a_class_that_never_returns_its_memory_is_told_so_once(tmp_path, suite, 
     modes = ("isolated", "unified")
     evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=(), mode=modes)))
     told = "Counter declares `feedback` and wrote no text that fills `memory`: a class returns `memory`"
-    assert capfd.readouterr().out.count(told) == (key == "memry")
+    said = " ".join(capfd.readouterr().out.split())
+    assert said.count(told) == (key == "memry")
+    assert said.count("Counter decides itself what a query computes: these modes differ in their names") == 1
 
 
 def test_a_run_is_resumed_with_the_same_fields_only(tmp_path, suite):
@@ -353,6 +365,40 @@ def test_a_run_is_resumed_with_the_same_fields_only(tmp_path, suite):
     evaluate(run)
     declared = {"memory": "Memory: {text}", "memory empty": "0"}
     assert run.folder.read_manifest()["policy_inputs"]["feedback"] == declared
+
+
+def test_a_class_whose_text_replaces_the_instruction_is_played_and_recorded(tmp_path, suite):
+    file = tmp_path / "counter.py"
+    declared = {
+        "memory": {**FIELD, "role": "instruction", "format": "{text} (to {instruction})", "empty": "0"}
+    }
+    file.write_text(textwrap.dedent(COUNTER) + f"    feedback = {declared!r}\n")
+    config = reading(
+        f"{file}:Counter", suite, language_tasks=(), mode=("actions",), feedback="own", text_every=1
+    )
+    (run,) = begin(tmp_path / "runs", config)
+    evaluate(run)
+    recorded = {"memory": "{text} (to {instruction})", "memory empty": "0", "memory role": "instruction"}
+    assert run.folder.read_manifest()["policy_inputs"]["feedback"] == recorded
+    assert [query.prompt for query in read_queries(run.folder, KEYS[0])][:2] == [
+        f"{n} (to {GOAL})" for n in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("given", ["memory", "subtask"])
+def test_an_answer_without_one_of_its_fields_is_recorded_and_changes_nothing(tmp_path, suite, given):
+    file = tmp_path / "counter.py"
+    plan = {"plan": [dataclasses.asdict(field) for field in PLAN["plan"]]}
+    counter = textwrap.dedent(COUNTER).replace(
+        '"memory": str(int(obs["memory"]) + 1)', f'"{given}": "lift it"'
+    )
+    file.write_text(counter + f"    feedback = {plan!r}\n")
+    (run,) = begin(tmp_path / "runs", reading(f"{file}:Counter", suite, language_tasks=()))
+    evaluate(run)
+    queries = read_queries(run.folder, KEYS[0])
+    assert {query.prompt for query in queries} == {f"{GOAL}\nMemory:"}
+    texts = {text.text for query in queries for text in query.delivered}
+    assert texts == {"Memory: lift it\nSubtask: " if given == "memory" else "Memory: \nSubtask: lift it"}
 
 
 @pytest.mark.parametrize(("key", "is_told"), [("subtask", False), ("subtusk", True)])
