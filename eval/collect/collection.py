@@ -141,7 +141,7 @@ def collect_from(
                     for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
                         console.add(job.key, report)
             except KeyboardInterrupt:
-                count = pluralize(console.played, "more episode")
+                count = pluralize(console.played - console.errors, "more episode")
                 console.print(f"Interrupted: {count} kept. The same command completes the rest.")
                 raise
         kept = store.demonstrations()
