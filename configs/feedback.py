@@ -74,7 +74,7 @@ class Feedback:
                 raise ValueError(
                     f"`{name}` of {self.field} is {pattern!r}; give a label with a colon: {example!r}"
                 )
-            others = set(re.findall(r"{.*?}", pattern)) - {_TEXT, *([_GOAL] if is_instruction else [])}
+            others = set(re.findall(r"{\w*}", pattern)) - {_TEXT, *([_GOAL] if is_instruction else [])}
             if others:
                 allowed = f"{_TEXT} and {_GOAL}" if is_instruction else f"{_TEXT} alone"
                 raise ValueError(

@@ -149,6 +149,7 @@ class LoadedPolicy:
     # Picklable; loads the policy in each worker if it has no `groups`.
     opener: Callable[[], "LoadedPolicy"] | None = None
     writes_texts: bool = True  # whether its replies may have texts
+    follows_mode: bool = True  # whether the run's mode decides when it writes
     reports_work: bool = False  # whether its replies report `Reply.work`, which profile clocks need
     remark: str | None = None  # one line to print before the first episode, or None
     # Language task to the fields of later prompts that hold its texts.

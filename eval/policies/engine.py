@@ -72,7 +72,7 @@ def open_engine(
                 inputs=inputs,
                 in_world=_first_row(groups, interface),
                 groups=groups,
-                writes_texts=bool(tasks),
+                writes_texts=bool(tasks) and variant.mode != "actions",
                 reports_work=True,
             )
     return [opened[place] for place in range(len(variants))]

@@ -50,12 +50,15 @@ class InferencePolicy(Protocol):
 class OpenpiPolicy:
     """A policy with openpi's two methods. Of texts, its answers have the fields that it reads again."""
 
+    follows_mode = False  # see `LoadedPolicy`
+
     def __init__(
         self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
     ) -> None:
         self._policy = policy
         self.keys = keys  # of its observations
         self.feedback = feedback or {}  # language task to the fields of later prompts that hold its texts
+        self.writes_texts = bool(self.feedback)  # whether its replies may have texts
         self.number, self._written = -1, 0  # of the last query in the episode, and of texts
         self.answer: Mapping[str, Any] = {}  # to that query
         self.timings_ms: Mapping[str, float] = {}  # stages of that query until its actions
@@ -64,11 +67,6 @@ class OpenpiPolicy:
     def interface(self) -> Interface:
         """Its conventions of observations and actions."""
         return self.keys.interface
-
-    @property
-    def writes_texts(self) -> bool:
-        """Whether its replies may have texts."""
-        return bool(self.feedback)
 
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode. openpi's policies get neither its key nor a seed."""
@@ -160,6 +158,7 @@ def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) ->
         inputs=inputs,
         in_world=lambda *_: policy,
         writes_texts=policy.writes_texts,
+        follows_mode=policy.follows_mode,
         feedback=policy.feedback,
         remark=remark,
     )

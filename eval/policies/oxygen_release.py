@@ -110,12 +110,13 @@ class OxygenReleasePolicy(RemotePolicy):
     The server cancels the texts of a client when it disconnects, and has no other way to end an episode.
     """
 
-    writes_texts = True
+    follows_mode = True
 
     def __init__(
         self, client: PolicyClient, keys: OpenpiKeys, metadata: ReleaseMetadata, *, charge_server: bool
     ) -> None:
         super().__init__(client, keys)
+        self.writes_texts = True
         self.charged_ms: float | None = None  # see `Policy`
         self._metadata = metadata
         self._charge_server = charge_server

@@ -71,6 +71,7 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
             in_world=lambda *_: policy,
             groups=(SingleRowBatch(policy),),
             writes_texts=getattr(policy, "writes_texts", False),
+            follows_mode=False,
             reports_work=True,
             feedback=_feedback(policy, target),
         )
@@ -94,7 +95,8 @@ def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
 
 
 def _feedback(policy: Any, target: str) -> FeedbackByTask:
-    return read_feedback(getattr(policy, "feedback", None) or {}, f"feedback of policy {target}")
+    declared = getattr(policy, "feedback", None)
+    return read_feedback({} if declared is None else declared, f"feedback of policy {target}")
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

@@ -210,11 +210,11 @@ def _read_declaration(
 class OxygenServerPolicy(RemotePolicy):
     """A policy behind our server. Sends episode and query; receives texts."""
 
-    writes_texts = True
+    follows_mode = True
 
     def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: Declaration) -> None:
         super().__init__(client, keys, declared.feedback)
-        self._generates_texts = bool(declared.language_tasks) and declared.mode != "actions"
+        self.writes_texts = bool(declared.language_tasks) and declared.mode != "actions"
         self._episode: dict[str, Any] = {}
         self._unfinished: dict[int, TextRequest] = {}
 
@@ -238,7 +238,7 @@ class OxygenServerPolicy(RemotePolicy):
         """Wait for the query's language; an incomplete text is a BadAnswerError."""
         answers = [self.answer]
         timings_ms = dict(self.timings_ms)
-        if self._generates_texts:
+        if self.writes_texts:
             answers.append(self.client.infer(self._about_query(poll=True)))
             decode = timings_of(answers[-1], "server_timing").get("decode")
             timings_ms |= {} if decode is None else {"decode": decode}

@@ -98,16 +98,16 @@ def run_evaluation(
             _print(remark)
         if resolved.interface is None and policies[0].interface is not None:  # only known now
             check_playable(*plans, interface=policies[0].interface)
-        decides_itself = resolved.policy.kind in ("python", "websocket")
-        check_feedback(configs, policies[0].feedback, policy=name, follows_mode=not decides_itself)
+        follows_mode = policies[0].follows_mode
+        check_feedback(configs, policies[0].feedback, policy=name, follows_mode=follows_mode)
         if not any(policy.writes_texts for policy in policies):
             if default_mode:
                 silent = [config.model_copy(update={"mode": "actions"}) for config in configs]
                 runs = tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, silent, strict=True))
             elif any(config.mode != "actions" for config in configs):
                 _print(f"{name} declares no texts; without texts, every mode does what mode actions does.")
-        elif decides_itself and len(configs) > 1:
-            _print(f"{name} decides itself what a query computes: these modes differ in their names alone.")
+        elif not follows_mode and len({config.mode for config in configs}) > 1:
+            _print(f"{name} decides itself what a query computes, whatever the mode.")
         described = []
         for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
             _refuse_unpriced_work(name, policy, clock)

@@ -76,8 +76,9 @@ class EpisodeFeedback:
         for text in sorted(texts, key=lambda each: (delivery_step(each), each.requested_query)):
             if text.task in self._feedback:
                 observed_step, truth = self._queries[text.requested_query]
-                answered = parse_answer(text.text, self._feedback[text.task])
-                fed = answered if self._source == "own" else self._true_texts(text.task, truth)
+                fed = parse_answer(text.text, self._feedback[text.task])
+                if fed is not None and self._source == "truth-delayed":
+                    fed = self._true_texts(text.task, truth)
                 self._add(fed, step=text.step, observed_step=observed_step)
 
     def _true_texts(self, task: str, truth: Truth | None) -> dict[str, str]:
