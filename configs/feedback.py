@@ -154,10 +154,10 @@ def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     `max_chars`, none are cut.
     """
     letters = unicodedata.normalize("NFKC", text)
-    marks = (
-        each in ":_" or (unicodedata.category(each)[0] in "CZ" and each not in _JOINERS) for each in letters
+    spaced = "".join(
+        " " if each in ":_" or (each not in _JOINERS and unicodedata.category(each)[0] in "CZ") else each
+        for each in letters
     )
-    spaced = "".join(" " if is_mark else each for is_mark, each in zip(marks, letters, strict=True))
     plain = " ".join(filter(None, (word.strip(_JOINERS) for word in spaced.split())))
     short = plain[:max_chars].rstrip(f" {_JOINERS}")
     return short, len(plain) - len(short)
