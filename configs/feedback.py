@@ -149,8 +149,8 @@ def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, st
 def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     """A text as it may stand in a prompt, and the number of characters that were cut from its end.
 
-    Compatibility forms are normalised. Colons, which mark fields, underscores, line breaks, and characters
-    for control and format but for joiners become spaces, so that no text can imitate a field. Without
+    Compatibility forms are normalised. Colons, which mark fields, underscores, line breaks, and control and
+    format characters except joiners become spaces, so that no text can imitate a field. Without
     `max_chars`, none are cut.
     """
     letters = unicodedata.normalize("NFKC", text)
