@@ -16,7 +16,8 @@ from configs.paths import usable_file
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
-from eval.report.comparison import require_one_world, run_names
+from eval.report.comparison import require_one_world
+from eval.report.labels import labels_of
 from eval.rollout.recorder import EpisodeCaptions
 from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
 from videos.panel import Caption
@@ -126,7 +127,7 @@ def find_pair(
         UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
     """
     identities = require_one_world(run_a, run_b)
-    runs, names = (run_a, run_b), run_names(*identities)
+    runs, names = (run_a, run_b), labels_of(identities)
     a, b = (read_episodes(run) for run in runs)
     keys, both = sorted(a.keys() & b.keys()), f"{run_a.run_id} and {run_b.run_id}"
     if not keys:

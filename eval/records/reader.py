@@ -22,7 +22,7 @@ class RunIdentity:
     """The fields of a manifest that decide which runs are comparable."""
 
     run_id: str
-    policy: str
+    policy: str  # its name
     mode: str
     assets: Assets
     # Hash of everything about the world that affects scores, computed from the recorded protocol. Runs with
@@ -33,6 +33,8 @@ class RunIdentity:
     suite_hashes: Mapping[str, str]
     status: str  # `complete`, or why it is not
     n_planned: Total  # number of planned episodes
+    given: str | None = None  # value of `--policy`
+    policy_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variants: Sequence[str] = ()  # run ids of all variants of the evaluation, this run's included
     # The policy's inputs: prompt, cameras.
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -78,7 +80,7 @@ class RunIdentity:
         return ", ".join(parts) or None
 
 
-_OVERRIDES = (
+OVERRIDES = (
     "wordings",
     "seed",
     "init_ids",
@@ -99,10 +101,11 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     identity["world_hash"] = manifest.get("protocol_hash")
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")
+    identity |= {"given": config.get("policy"), "policy_kwargs": config.get("policy_kwargs") or {}}
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
     identity |= {name: config[name] for name in options if name in config}
     fields = RunConfig.model_fields
-    identity["overrides"] = {name: config.get(name, fields[name].default) for name in _OVERRIDES}
+    identity["overrides"] = {name: config.get(name, fields[name].default) for name in OVERRIDES}
     if mode == "actions":
         identity["adapter"] = None
     else:

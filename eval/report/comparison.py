@@ -39,6 +39,7 @@ from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
+from eval.report.labels import labels_of
 from eval.report.table import PAUSED
 from oxygen.policy.reply import Text, TextRequest
 from sim_envs.truth.ground_truth import Truth
@@ -317,8 +318,9 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of A and B in sentences; see `run_names`."""
-        return run_names(self.a, self.b)
+        """Names of A and B in sentences: their labels, unless these are long."""
+        a, b = labels_of([self.a, self.b])
+        return (a, b) if max(len(a), len(b)) <= _LONGEST_NAME else ("A", "B")
 
     @property
     def measures(self) -> dict[str, MeanDifference]:
@@ -344,15 +346,7 @@ _MOTION_HEADINGS = {
     "chunk_jump_ratio": "jump at chunks",
     "gripper_toggles": "gripper toggles",
 }
-_LONGEST_NAME = 16  # maximum length of a mode or policy that names a run in a sentence
-
-
-def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
-    """Short names of two runs: what differs first of mode, policy, texts in the prompt; else `A`, `B`."""
-    for names in ((a.mode, b.mode), (a.policy, b.policy), (a.feedback or "", b.feedback or "")):
-        if names[0] != names[1] and all(0 < len(name) <= _LONGEST_NAME for name in names):
-            return names
-    return "A", "B"
+_LONGEST_NAME = 24  # maximum length of a label that names a run in a sentence
 
 
 def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Comparison:

@@ -1,6 +1,7 @@
 """Terminal output of an evaluation: progress, then tables, verdicts and the best video."""
 
 import datetime as dt
+import functools
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,12 @@ from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
 from eval.metrics.success import Results, rate_of
-from eval.records.reader import read_episodes
+from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
+from eval.report.labels import labels_of
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.report.table import PAUSED, clock_label, percentage, to_terminal
@@ -64,8 +66,13 @@ class EvaluationConsole(Monitor):
         self._began = time.perf_counter()
         self._played = 0
 
+    @functools.cached_property
+    def _labels(self) -> list[str]:
+        return labels_of([read_identity(run.folder) for run in self._runs])
+
     def _heading(self) -> str:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
+        how = f" in mode {modes}" if any(run.config.mode != "actions" for run in self._runs) else ""
         each = " each" if len(self._runs) > 1 else ""
         tasks = Counter(task.protocol.name for task in self._plan.tasks)
         covered = ", ".join(f"{pluralize(count, 'task')} of {escape(name)}" for name, count in tasks.items())
@@ -75,7 +82,7 @@ class EvaluationConsole(Monitor):
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
-        what = f"[bold]{self._policy}[/] in mode {modes}, {episodes}{assets}{clock}{motion}"
+        what = f"[bold]{self._policy}[/]{how}, {episodes}{assets}{clock}{motion}"
         return f"{what} → {escape(self._where())}"
 
     def __enter__(self) -> Self:
@@ -131,12 +138,11 @@ class EvaluationConsole(Monitor):
     def conclude(self, results: Sequence[Results]) -> None:
         """Print results, comparisons with the first variant, the best video and, last, the verdicts."""
         if len(self._runs) == 1:
-            title = f"{policy_name(self._runs[0].config.policy)}, mode {self._runs[0].config.mode}"
-            table = run_table(title, results[0], width=self._rich.width)
+            table = run_table(self._labels[0], results[0], width=self._rich.width)
             self._rich.print(to_terminal(table))
             self._dim(*table_notes(table, results[:1]), *format_results(results[0]["overall"]))
         else:
-            self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
+            self._show_variants(dict(zip(self._labels, results, strict=True)))
         for run in self._runs:
             self._print(f"Records, texts and videos: {run.folder.path}")
         if self._report:
@@ -149,23 +155,25 @@ class EvaluationConsole(Monitor):
             self._print(
                 "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
             )
-        run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
+        shown = next((n for n, run in enumerate(self._runs) if run.config.mode == "unified"), -1)
+        run = self._runs[shown]
         if run.config.video == "all" and (best := best_video(run.folder)) is not None:
             video, why = best
-            self._print(f"\nThe best video of mode {run.config.mode}: {why}")
+            of = f" of {self._labels[shown]}" if len(self._runs) > 1 else ""
+            self._print(f"\nThe best video{of}: {why}")
             self._print(str(video))
         for line in self._verdicts:
             self._rich.print(line, markup=False)
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
         policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
-        title = f"{policy}, {count}: solved in each mode"
+        title = f"{policy}, {count}: solved"
         self._rich.print(to_terminal(tasks_table(title, variants, width=self._rich.width)))
         table = variants_table(variants, width=self._rich.width)
         self._rich.print(to_terminal(table))
         self._dim(*table_notes(table, list(variants.values())))
-        for mode, results in variants.items():
-            self._dim(*(f"{mode}: {line}" for line in format_results(results["overall"])))
+        for label, results in variants.items():
+            self._dim(*(f"{label}: {line}" for line in format_results(results["overall"])))
         declared = self._runs[0].config
         for run in self._runs[1:]:
             self._rich.print()
@@ -191,15 +199,13 @@ class EvaluationConsole(Monitor):
     def _worlds(self) -> list[Text]:
         now, lines = time.perf_counter(), []
         for world, (variant, key, began) in sorted(dict(self._playing).items()):
-            mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
+            run = f", {self._labels[variant]}" if len(self._runs) > 1 else ""
             lasts = dt.timedelta(seconds=int(now - began))
-            lines.append(
-                f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
-            )
+            lines.append(f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{run}, {lasts}")
         return [Text(line) for line in lines]
 
     def _status(self) -> str:
-        names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
+        names = self._labels if len(self._runs) > 1 else ["success"]
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = []
         for name, results in zip(names, self._results, strict=True):
@@ -252,8 +258,9 @@ def best_video(run: RunFolder) -> tuple[Path, str] | None:
     if not shown:
         return None
     best = max(shown, key=rank)
-    outcome, texts = best.outcome.value.replace("_", " "), pluralize(best.requests.finished, "text")
-    return run.path / str(best.video), f"{outcome} in {best.steps} steps, {texts}: {best.language}"
+    outcome, requests = best.outcome.value.replace("_", " "), best.requests
+    texts = f", {pluralize(requests.finished, 'text')}" if requests.requested else ""
+    return run.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"
 
 
 def _percent(rate: Mapping[str, Any] | None) -> str:

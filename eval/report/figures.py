@@ -30,11 +30,12 @@ STYLE: Any = {
 }
 
 
-def colours_of(modes: Sequence[str]) -> list[str]:
-    """A colour for each run: that of its mode if modes distinguish the runs."""
-    if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():
-        return [COLOURS[mode] for mode in modes]
-    return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(modes))]
+def colours_of(labels: Sequence[str]) -> list[str]:
+    """A colour for each run: that of its mode if modes are the runs' labels."""
+    return [
+        COLOURS[label] if set(labels) <= COLOURS.keys() else OTHER_COLOURS[number % len(OTHER_COLOURS)]
+        for number, label in enumerate(labels)
+    ]
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -57,7 +58,7 @@ def draw_success_curves(comparison: "Comparison", path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = new_figure(7.2, 4.4)
         panel, curves = figure.subplots(), (comparison.curve_a, comparison.curve_b)
-        colours = colours_of((comparison.a.mode, comparison.b.mode))
+        colours = colours_of(comparison.names)
         end = max(curve[-1].seconds for curve in curves)
         for curve, name, colour in zip(curves, comparison.names, colours, strict=True):
             points = [*curve, dataclasses.replace(curve[-1], seconds=end)]

@@ -25,7 +25,8 @@ from eval.records.reader import RunIdentity, read_episodes, read_identity, requi
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
-from eval.report.figures import COLOURS, OTHER_COLOURS
+from eval.report.figures import colours_of
+from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
     MEASURED,
@@ -283,7 +284,8 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
     rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
     texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
     is_measured = not entries[0].parts and any(run.clock in (PAUSED, MEASURED) for run in runs)
-    measured = [latency("action (ms)", "action"), latency("query (ms)", "frame"), results.TOKENS]
+    measured = [latency("action (ms)", "action"), latency("query (ms)", "frame")]
+    measured += results.token_columns(rows)
     suites = [
         Column(heading=name, cell=lambda entry, name=name: results.SUCCESS.cell(entry.parts[name].row))
         for name in entries[0].parts
@@ -305,6 +307,12 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         results.ERRORS,
     ]
     is_controlled = any(run.policy in _CONTROLS for run in runs)
+    settings = [(policy_label(entry, entries), _mode_label(entry, entries)) for entry in entries]
+    modes = [text("mode", lambda entry: _mode_label(entry, entries))]
+    if all(mode == "actions" for _, mode in settings):
+        modes = []  # nobody asked for texts
+    elif len(dict(settings)) == len(set(settings)):  # one mode per policy
+        modes = [dataclasses.replace(modes[0], extra=True)]
     extra = [
         text("weights", lambda entry: entry.run.weights or "not known", extra=True),
         text("clock", lambda entry: clock_label(entry.run), extra=True),
@@ -313,7 +321,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
         Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
         text("policy", lambda entry: policy_label(entry, entries)),
-        text("mode", lambda entry: _mode_label(entry, entries)),
+        *modes,
         text("assets", lambda entry: entry.run.assets.name),
         *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
         *suites,
@@ -466,14 +474,15 @@ def _latex(board: Leaderboard) -> str:
 
 def _rates(table: RankedTable) -> list[dict[str, Any]]:
     entries = table.table.rows
+    labels = labels_of([entry.run for entry in entries])
     return [
         {
-            "label": f"{policy_label(entry, entries)}, {_mode_label(entry, entries)}",
-            "colour": COLOURS.get(entry.run.mode, OTHER_COLOURS[0]),
+            "label": label,
+            "colour": colour,
             "percent": entry.row["pc_success"],
             "low": entry.row["pc_success_ci95"][0],
             "high": entry.row["pc_success_ci95"][1],
         }
-        for entry in entries
+        for entry, label, colour in zip(entries, labels, colours_of(labels), strict=True)
         if entry.row["pc_success_ci95"] is not None
     ]

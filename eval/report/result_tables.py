@@ -57,6 +57,13 @@ TOKENS = Column(
     optional=1,
     cell=lambda row: number(row["tokens_per_s"] or None, ".0f"),
 )
+
+
+def token_columns(rows: Sequence[Row]) -> list[Column]:
+    """Tokens per second, if a row has any."""
+    return [TOKENS] if any(row.get("tokens_per_s") for row in rows) else []
+
+
 ERRORS = Column(heading="errors", cell=lambda row: str(row["n_errors"]))
 
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
@@ -142,7 +149,7 @@ def _progress_column(rows: Sequence[Row]) -> Column:
 
 
 def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
-    measured = [_median_column("action", 3), _median_column("frame", 2), TOKENS]
+    measured = [_median_column("action", 3), _median_column("frame", 2), *token_columns(rows)]
     is_stale = any(row["staleness_ms"] is not None for row in rows)
     charged = [QUERIES, HELD, *([STALENESS] if is_stale else [])]
     return [
@@ -187,37 +194,37 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
-    """Several runs of the same episodes under one clock: a row per mode for each suite."""
+    """Several runs of the same episodes under one clock, by label: a row per run for each suite."""
     suites, overall = _suites_of(variants), [results["overall"] for results in variants.values()]
     names = suites if len(suites) > 1 else []
     groups = [
-        [(mode, of["per_suite"][suite]) for mode, of in variants.items() if suite in of["per_suite"]]
+        [(label, of["per_suite"][suite]) for label, of in variants.items() if suite in of["per_suite"]]
         for suite in suites
     ]
     rows = [*overall, *(row for group in groups for _, row in group)]
     columns = _columns(overall, next(iter(variants.values()))["clock"])
     columns, _ = fitting(columns, rows, width - _EDGES, beside=max(map(len, [*variants, *names])))
-    return labelled("mode", columns, groups, names=names)
+    return labelled("run", columns, groups, names=names)
 
 
 def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:
-    """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
-    room = max(20, width - 2 - sum(max(len(mode), 8) + 1 for mode in variants))
+    """Several runs of the same episodes, by label: a row per task, with the episodes that each run solved."""
+    room = max(20, width - 2 - sum(max(len(label), 8) + 1 for label in variants))
     tasks: dict[tuple[str, int], Mapping[str, Any]] = {}
     counts: dict[tuple[str, str, int], str] = {}
-    for mode, results in variants.items():
+    for label, results in variants.items():
         for task in results["per_task"]:
             suite, number = task["task_group"], task["task_id"]
             tasks[suite, number] = task
             solved = f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
-            counts[mode, suite, number] = solved
+            counts[label, suite, number] = solved
     suites, groups = _suites_of(variants), []
     for suite in suites:
         of_suite = [each for each in sorted(tasks) if each[0] == suite]
         groups.append(list(zip(_labels([tasks[each] for each in of_suite], room), of_suite, strict=True)))
 
-    def count(mode: str) -> Column:
-        return Column(heading=mode, cell=lambda row: counts.get((mode, *row[1]), "–"))
+    def count(label: str) -> Column:
+        return Column(heading=label, cell=lambda row: counts.get((label, *row[1]), "–"))
 
     columns = [Column(heading="task", cell=lambda row: row[0], align="left"), *map(count, variants)]
     return Table(columns=columns, groups=groups, names=suites if len(suites) > 1 else [], title=title)

@@ -13,6 +13,7 @@ from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.figures import colours_of
+from eval.report.labels import labels_of
 from eval.report.table import PAUSED, format_clock_of
 from sim_envs.world import EpisodeKey
 
@@ -64,7 +65,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
     if not runs:
         raise UsageError("; ".join(refused.values()))
     labels = labels_of([run.identity for run in runs])
-    named = zip(runs, labels, colours_of([run.identity.mode for run in runs]), strict=True)
+    named = zip(runs, labels, colours_of(labels), strict=True)
     return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
 
 
@@ -92,15 +93,6 @@ def facts(run: ReportedRun) -> dict[str, str]:
         "Command": str(manifest.get("command", "not recorded")),
         "Records": str(run.folder.path),
     }
-
-
-def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
-    """The shortest labels that distinguish the runs: mode, policy, both, or run id."""
-    candidates = [(run.mode, run.policy, f"{run.policy}, {run.mode}", run.run_id) for run in runs]
-    for labels in zip(*candidates, strict=True):
-        if len(set(labels)) == len(runs):
-            return list(labels)
-    return [f"{run.run_id} ({number})" for number, run in enumerate(runs, start=1)]
 
 
 def _format_suite(world: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
-from eval.report.table import Column, Table, percentage
+from eval.report.table import PAUSED, Column, Table, percentage
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -238,10 +238,12 @@ def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> 
         row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
         return count if row["pc_success"] is None else f"{count} ({percentage(row['pc_success'], 1, ' %')})"
 
+    is_charged = any(run.identity.clock != PAUSED for run in runs)
     numbers = [
-        *(results.INTERVAL, results.TIME, results.QUERIES, results.HELD),
+        *(results.INTERVAL, results.TIME, results.QUERIES),
+        *([results.HELD] if is_charged else []),
         *map(results.text_column, results.graded_tasks(rows)),
-        results.STALENESS,
+        *([results.STALENESS] if any(row["staleness_ms"] is not None for row in rows) else []),
     ]
     columns = [
         Column(heading="run", cell=lambda pair: swatch(pair[0].label, pair[0].colour), align="left"),

@@ -13,7 +13,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import PairTable, Unpaired, compare, run_names
+from eval.report.comparison import PairTable, Unpaired, compare
 from eval.report.comparison_verdict import judge, judge_all, show
 from sim_envs.truth.ground_truth import Phase
 from tests.eval.factory import (
@@ -154,7 +154,7 @@ def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_b
         )
     )
     compared = compare(a.folder, b.folder)
-    assert run_names(compared.a, compared.b) == ("none", "truth")
+    assert compared.names == ("none", "truth")
     assert compared.overall.difference_ci95 is not None
     assert read_identity(a.folder).protocol_hash != read_identity(b.folder).protocol_hash
     assert "different protocols" in refusal(a, other)
@@ -212,7 +212,7 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, told):
 
 def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, told, refused):
     a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
-    assert "B is non-inferior to A (margin 20 points)" in told(a.path, b.path, "--margin", 20)
+    assert "b is non-inferior to a (margin 20 points)" in told(a.path, b.path, "--margin", 20)
     (tmp_path / "empty").mkdir()
     for second, options, words in (
         (b.path, ["--margin", 0], "a margin of 0 points"),

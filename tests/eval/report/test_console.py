@@ -12,7 +12,7 @@ from eval.records.schema import RequestCounts
 from eval.report import console
 from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
-from tests.eval.conftest import begin, evaluate, play
+from tests.eval.conftest import CONFIG, begin, evaluate, play
 from tests.eval.factory import RunBuilder, episode, key
 
 
@@ -52,10 +52,18 @@ def test_a_terminal_shows_one_bar_with_each_modes_success(tmp_path, stage, capsy
     assert "␛[31mred [/INST]" in " ".join(out.split())
 
 
+def begun(path):
+    """Two modes of `tiny`, of which no episode is recorded."""
+    runs = begin(path)
+    for run in runs:
+        RunBuilder.at(run.folder.path, mode=run.config.mode)
+    return runs
+
+
 def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    runs = begin(tmp_path)
+    runs = begun(tmp_path)
     plan = make_plan(runs[0].config)
     with console.EvaluationConsole(runs, plan) as shown:
         for world in range(2):
@@ -69,7 +77,7 @@ def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
 
 
 def test_episodes_recorded_earlier_do_not_shorten_the_time_left(tmp_path, policy):
-    runs = begin(tmp_path)
+    runs = begun(tmp_path)
     plan = make_plan(runs[0].config)
     with console.EvaluationConsole(runs, plan) as shown:
         for each in plan.keys[:3]:
@@ -112,3 +120,13 @@ def test_the_best_video_is_solved_then_has_most_texts_and_is_the_shortest(tmp_pa
     video, why = console.best_video(run.folder)
     assert video == run.path / "videos/1.mp4"
     assert why.endswith("do task 0")
+
+
+def test_a_policy_without_texts_is_told_without_modes_and_texts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    play(tmp_path, CONFIG.model_copy(update={"policy": "random", "mode": "actions", "video": "all"}))
+    out = capsys.readouterr().out
+    assert out.startswith("random, 8 episodes (")
+    assert "\nrandom " in out, "the title of the table"
+    for word in ("mode", "text", "tok/s", "narr", "mem."):
+        assert word not in out.replace("Records, texts and videos", "").replace(str(tmp_path), "")

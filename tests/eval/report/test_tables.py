@@ -140,7 +140,7 @@ def test_a_clock_that_charges_has_columns_of_its_own(tmp_path):
     }
     table = variants_table(variants, width=80)
     assert headings(table)[4:] == ["time", "query", "held", "stale", "narr.", "mem."]
-    cells = {row["mode"]: list(row.values())[-6:] for row in table.records()}
+    cells = {row["run"]: list(row.values())[-6:] for row in table.records()}
     assert cells == {
         "isolated": ["9.4", "1.17", "12", "940", "98→81", "100→89"],
         "unified": ["6.1", "4.92", "12", "940", "–", "–"],
