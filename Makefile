@@ -1,10 +1,5 @@
 # The commands of this project; CI runs `check` and `test`.
 PYTHON := .venv/bin/python
-# LIBERO's own assets, if they are beside the checkout. Override with LIBERO_ASSETS=/path.
-LIBERO_ASSETS ?= $(wildcard ../shared/libero-assets)
-ifneq ($(LIBERO_ASSETS),)
-export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
-endif
 
 # Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE

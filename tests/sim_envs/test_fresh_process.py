@@ -40,17 +40,17 @@ def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.nda
 
 
 @pytest.mark.slow
-def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(libero_assets, tmp_path):
-    alone = _episodes(libero_assets, [3], tmp_path / "alone.npz")
-    after_others = _episodes(libero_assets, [8, 1, 3], tmp_path / "after_others.npz")
+def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(originals, tmp_path):
+    alone = _episodes(originals.path, [3], tmp_path / "alone.npz")
+    after_others = _episodes(originals.path, [8, 1, 3], tmp_path / "after_others.npz")
     np.testing.assert_array_equal(alone["state"], after_others["state"])
     np.testing.assert_array_equal(alone["image"], after_others["image"])
     assert not (tmp_path / ".libero").exists()
 
 
 @pytest.mark.slow
-def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets, tmp_path):
-    done = _run(_EPISODE, str(libero_assets), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
+def test_physics_needs_no_renderer_and_pictures_say_so(originals, tmp_path):
+    done = _run(_EPISODE, str(originals.path), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
     assert said.startswith("configs.errors.UsageError: no OpenGL")

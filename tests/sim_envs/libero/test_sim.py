@@ -3,9 +3,11 @@
 import collections
 import concurrent.futures
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -19,15 +21,15 @@ from configs.paths import read_json_object
 from oxygen.robots import tokenizer
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, tasks
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
+from sim_envs.libero.assets import ORIGINALS, STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import SUITES, get_task, init_states, list_tasks
 from sim_envs.libero.wordings import wordings
 from sim_envs.suite import open_suite
 from tests.sim_envs.vocabulary import ALL_TASKS
 
-DIGEST = "05bb9ab96238"
-"""Of the stand-ins. Records of earlier runs name it: another digest makes their episodes incomparable."""
+STANDIN_DIGEST, ORIGINAL_DIGEST = "05bb9ab96238", "3d456366c01e"
+"""Records of earlier runs name them: another digest makes their episodes incomparable."""
 
 
 def _tree(folder: Path) -> Path:
@@ -37,22 +39,79 @@ def _tree(folder: Path) -> Path:
     return folder
 
 
-def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_stand_ins(
-    tmp_path, monkeypatch
-):
-    monkeypatch.delenv(assets.ENVIRONMENT_VARIABLE, raising=False)
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """A machine without assets, on which the originals are small trees."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(assets.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setattr(assets, "package_root", lambda: tmp_path / "package")
+    monkeypatch.setattr(assets, "_WHEELS", "no-such-distribution")
+    digests = {f"{part}/thing.xml": hashlib.sha256(b"<mujoco/>").hexdigest() for part in assets._PARTS}
+    monkeypatch.setattr(assets, "_original_digests", lambda: digests)
+    return tmp_path
+
+
+def test_the_originals_that_setup_installs_are_the_default(originals, monkeypatch):
+    monkeypatch.delenv(assets.ENVIRONMENT_VARIABLE, raising=False)
     found = find_assets()
-    assert (found.name, found.path.parent, found.digest) == (STANDINS, tmp_path / "cache/oxygen-eval", DIGEST)
+    assert (found.name, found.digest) == (ORIGINALS, ORIGINAL_DIGEST)
+    assert found.path == find_assets("auto").path == assets._wheels()
+    assert (originals.name, originals.digest) == (ORIGINALS, ORIGINAL_DIGEST), "the same files elsewhere"
+
+
+def test_without_assets_both_ways_are_named_and_stand_ins_are_never_the_default(places):
+    with pytest.raises(UsageError, match=r"not installed: `oxygen-eval setup libero` .*--assets standins"):
+        find_assets()
+    found = find_assets(STANDINS)
+    assert (found.name, found.digest) == (STANDINS, STANDIN_DIGEST)
+    assert found.path.parent == places / "cache/oxygen-eval"
     assert [child.name for child in found.path.parent.iterdir()] == [found.path.name]  # no draft is left
-    for place in ("home/.cache/libero/assets", "package/assets"):
-        _tree(tmp_path / place)
-        found = find_assets()
-        assert (found.name, found.path) == ("hf-libero", tmp_path / place)
-    monkeypatch.setenv(assets.ENVIRONMENT_VARIABLE, str(_tree(tmp_path / "from_env")))
-    assert find_assets().name == find_assets("auto").name == "from_env"
+
+
+def test_the_variable_comes_first_then_the_package_the_wheels_and_an_earlier_download(places, monkeypatch):
+    def found():
+        return find_assets().name, find_assets().path
+
+    download = _tree(places / "home/.cache/libero/assets")
+    assert found() == (ORIGINALS, download)
+    wheels = _tree(places / "wheels")
+    monkeypatch.setattr(assets, "_wheels", lambda: wheels)
+    assert found() == (ORIGINALS, wheels)
+    package = _tree(places / "package/assets")
+    assert found() == (ORIGINALS, package)
+    mine = _tree(places / "mine")
+    (mine / "scenes" / "more.xml").write_text("<mujoco/>")
+    monkeypatch.setenv(assets.ENVIRONMENT_VARIABLE, str(mine))
+    assert found() == (ORIGINALS, mine), "files that no task uses do not count"
+    (other := _tree(places / "other")).joinpath("scenes/thing.xml").write_text("<other/>")
+    monkeypatch.setenv(assets.ENVIRONMENT_VARIABLE, str(other))
+    assert found() == ("other", other)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda tree: (tree / "scenes/thing.xml").unlink(), "scenes/thing.xml is missing; "),
+        (lambda tree: (tree / "scenes/thing.xml").write_text("<other/>"), "scenes/thing.xml is changed; "),
+        (shutil.rmtree, r"articulated_objects/thing.xml is missing, and 4 others of 5; "),
+        (lambda tree: (tree / "robosuite").mkdir(), "robosuite is not one of them; "),
+    ],
+)
+def test_what_is_missing_or_changed_in_installed_originals_is_named(places, spoil, complaint, monkeypatch):
+    tree = _tree(places / "wheels")
+    monkeypatch.setattr(assets, "_wheels", lambda: tree)
+    spoil(tree)
+    with pytest.raises(UsageError, match=rf"wheels' are not the originals: {complaint}`oxygen-eval setup"):
+        find_assets()
+
+
+def test_what_a_tree_is_called_follows_from_its_files_and_not_from_its_folder(places):
+    elsewhere = shutil.copytree(assets.unpack_standins(), places / "mine")
+    assert find_assets(elsewhere).name == STANDINS
+    for name in (STANDINS, ORIGINALS):
+        (_tree(places / name) / "scenes" / "thing.xml").write_text("<other/>")
+        assert find_assets(places / name).name == f"{places.name}/{name}"
 
 
 def test_the_digest_changes_with_any_content_and_with_nothing_else(tmp_path):
@@ -70,7 +129,7 @@ def test_processes_that_unpack_at_once_agree(tmp_path):
     root = tmp_path / "shared"
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(assets.unpack_standins, [root] * 2)) == [root] * 2
-    assert AssetSet(name=STANDINS, path=root).digest == DIGEST
+    assert AssetSet(name=STANDINS, path=root).digest == STANDIN_DIGEST
     assert [child.name for child in tmp_path.iterdir()] == ["shared"]
 
 
@@ -183,9 +242,9 @@ _OTHERS = [task for task in ALL_TASKS if task != _SAMPLE]
     [_SAMPLE, *(pytest.param(task, marks=pytest.mark.slow) for task in _OTHERS)],
     ids=lambda task: f"{task.suite}.{task.task_id}",
 )
-def test_a_task_loads_resets_and_moves_and_leaves_numpy_s_global_generator_alone(task, libero_assets):
+def test_a_task_loads_resets_and_moves_and_leaves_numpy_s_global_generator_alone(task, originals):
     before = np.random.get_state()  # noqa: NPY002
-    with LiberoSim(task, assets=find_assets(libero_assets)) as sim:
+    with LiberoSim(task, assets=originals) as sim:
         last = len(init_states(task)) - 1
         sim.reset(init_id=last, seed=7, settle_steps=0)
         np.testing.assert_array_equal(sim.flat_state(), init_states(task)[last])
