@@ -29,7 +29,16 @@ from configs.interface import (
 from configs.schema import Name, Preset, SuiteConfig, Wordings
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
+from sim_envs.world import (
+    AdvanceResult,
+    EpisodeKey,
+    Observation,
+    PhysicsError,
+    World,
+    as_flag,
+    as_number,
+    checked_actions,
+)
 
 RENDER = "render"  # the key of a camera whose images come from `render()`
 _MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")  # of `gymnasium.make`, a suite's own
@@ -353,16 +362,21 @@ class GymWorld(World):
             raise PhysicsError(f"{self._interface.name}: {error}") from error
         if not np.isfinite(self._state()).all():
             raise PhysicsError(f"{self._interface.name}: the state is no longer finite")
+        name = self._interface.name
+        ended = [
+            as_flag(end, what=f"`{what}` of step() of {name}")
+            for what, end in (("terminated", terminated), ("truncated", truncated))
+        ]
         match self._config.success:
             case GymSuccess(info=str(key)):
                 if key not in info:
                     raise unknown("info key of `success`", key, info)
-                self._solved = bool(info[key])
+                self._solved = as_flag(info[key], what=f"info[{key!r}] of {name}, its success,")
             case GymSuccess(reward=float(least)):
-                self._solved = float(reward) >= least
+                self._solved = as_number(reward, what=f"the reward of {name}") >= least
             case _:
-                self._solved = bool(terminated)
-        self._finished = self._solved or bool(terminated) or bool(truncated)
+                self._solved = ended[0]
+        self._finished = self._solved or any(ended)
 
     def _state(self) -> Float64[np.ndarray, " state"]:
         parts = []

@@ -19,7 +19,7 @@ from jaxtyping import Float64
 from configs.errors import UsageError
 from configs.interface import Interface
 from sim_envs.suite import Suite, Task
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress
 
 Actions = Float64[np.ndarray, "steps action"]
 
@@ -134,9 +134,11 @@ class _EpisodePlayer:
                 break
         return [first, self.world.observe()]
 
-    def advance(self, actions: Actions) -> Any:
+    def advance(self, actions: Actions) -> AdvanceResult:
         with contextlib.nullcontext() if self._renders_every_step else _no_rendering(self.world):
-            return self.world.advance(actions)
+            outcome = self.world.advance(actions)
+        assert isinstance(outcome, AdvanceResult), f"advance() returns {outcome!r}, no AdvanceResult"
+        return outcome
 
 
 def _check_task(suite: Suite, task: Task, number: int) -> None:
@@ -192,8 +194,10 @@ def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:
     readers = {"truth": world.truth, "progress": world.progress, "render": lambda: world.render(camera)}
     for name, reader in readers.items():
         _assert_same(alone, played(reader), f"calling {name}() changes the episode")
-    share = world.progress()
-    assert 0.0 <= share <= 1.0, f"progress() is {share}, but must be from 0 to 1"
+    try:
+        as_progress(world.progress())
+    except UsageError as error:
+        raise AssertionError(str(error)) from None
     for camera, image in world.observe().images.items():
         same = np.array_equal(world.render(camera), image)
         assert same, f"render({camera!r}) differs from the image in observe()"

@@ -1,12 +1,15 @@
 """The world contract: episode keys, observations, and the methods of a simulator."""
 
+import contextlib
 import dataclasses
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 
+from configs.errors import UsageError
 from configs.hashing import seed_of
 from configs.latency import ActionPrefix
 from configs.schema import Name
@@ -65,6 +68,8 @@ class Observation:
 class AdvanceResult:
     """Result of executing a sequence of actions.
 
+    `success` and `failed` may be given as whatever `as_flag` accepts; all else is a UsageError.
+
     Attributes:
         steps: Control steps taken; fewer than the actions given if the episode ended before the last.
         success: Whether the task's goal held after the last step.
@@ -77,6 +82,11 @@ class AdvanceResult:
     success: bool
     failed: bool = False
     end_effector: Float64[np.ndarray, "position 3"] | None = dataclasses.field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("success", "failed"):
+            flag = as_flag(getattr(self, name), what=f"`{name}` of an AdvanceResult")
+            object.__setattr__(self, name, flag)
 
 
 class PhysicsError(RuntimeError):
@@ -145,3 +155,42 @@ def checked_actions(actions: Any, *, size: int) -> Float64[np.ndarray, "steps ac
         first = int(np.argmin(finite))
         raise ValueError(f"action {first} of {len(actions)} is not finite: {actions[first].tolist()}")
     return actions
+
+
+def as_number(value: object, *, what: str, expected: str = "a finite number,") -> float:
+    """A finite number, a bool, or an array of one of these, as a float.
+
+    Raises:
+        UsageError: It is something else; names `what`, and what is `expected`.
+    """
+    array = np.empty(0)
+    if isinstance(value, bool | int | float) or hasattr(value, "__array__"):  # tensors have it, too
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a tensor on a GPU, for example
+            array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        given = f"{reprlib.repr(value)} ({type(value).__name__})"
+        raise UsageError(f"{what} is {given}, but must be {expected} or an array of one")
+    return float(array.item())
+
+
+def as_flag(value: object, *, what: str) -> bool:
+    """A bool, 0 or 1, or an array of one of these, as a bool.
+
+    Truthiness would not do: `{"task": False}`, `"False"` and NaN are true in Python.
+
+    Raises:
+        UsageError: It is something else; names `what`.
+    """
+    expected = "True, False, 1 or 0,"
+    number = as_number(value, what=what, expected=expected)
+    if number not in (0.0, 1.0):
+        raise UsageError(f"{what} is {number:g}, but must be {expected} or an array of one")
+    return bool(number)
+
+
+def as_progress(value: object) -> float:
+    """What `World.progress` returned; a UsageError if that is not a number from 0 to 1."""
+    number = as_number(value, what="progress() of the world", expected="a number from 0 to 1,")
+    if not 0.0 <= number <= 1.0:
+        raise UsageError(f"progress() of the world is {number:g}, but must be from 0 to 1")
+    return number

@@ -10,6 +10,7 @@ not count (as in LeRobot's asynchronous client). Where no action is left, the ro
 """
 
 import dataclasses
+import reprlib
 import time
 from collections.abc import Iterator, Sequence
 
@@ -26,7 +27,7 @@ from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress
 
 
 def rollout(
@@ -112,7 +113,7 @@ def rollout(
         query.action_prefix, query.prompt_cut = prefix, reply.prompt_cut
         query.tokens, query.requested, query.dropped = reply.tokens, reply.requested, reply.dropped
         query.cancelled = len(reply.finished) - len(query.delivered)
-        query.progress = world.progress()
+        query.progress = as_progress(world.progress())
         yield query
 
 
@@ -272,6 +273,11 @@ class Execution:
             began = time.perf_counter()
             actions = self._actions(span)
             advance = self._world.advance(actions)
+            if not isinstance(advance, AdvanceResult) or not 0 < advance.steps <= len(actions):
+                raise UsageError(
+                    f"advance() of the world returned {reprlib.repr(advance)} for {len(actions)} actions, "
+                    f"but must return a sim_envs.world.AdvanceResult with 1 to {len(actions)} steps"
+                )
             timeline.advance(span, advance.steps)
             query.success, query.failed = advance.success, advance.failed
             query.executed.extend(actions[: advance.steps])

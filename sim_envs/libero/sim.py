@@ -29,7 +29,15 @@ from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import FIXTURES
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
+from sim_envs.world import (
+    AdvanceResult,
+    EpisodeKey,
+    Observation,
+    PhysicsError,
+    World,
+    as_flag,
+    checked_actions,
+)
 
 _PLACEMENT_ATTEMPTS = 100
 # Fixtures of BDDL that are part of a scene.
@@ -422,9 +430,9 @@ class LiberoSim(World):
 
     def _judge(self) -> bool:
         """Evaluate LIBERO's success predicate, or the sequence, and update what it displays (a burner)."""
-        success = bool(self.env._check_success() if self.sequence is None else self.sequence.step())
+        success = self.env._check_success() if self.sequence is None else self.sequence.step()
         self.env._post_process()
-        return success and not self._failed
+        return as_flag(success, what="_check_success() of LIBERO's environment") and not self._failed
 
     @property
     def _failed(self) -> bool:

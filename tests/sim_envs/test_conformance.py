@@ -4,9 +4,11 @@ import dataclasses
 import time
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite, check_world
@@ -99,6 +101,8 @@ class Defective(FakeWorld):
             self.observe()
         outcome = super().advance(actions)
         match self.defect:
+            case "returns a tuple":
+                return outcome.steps, outcome.success  # pyrefly: ignore[bad-return]
             case "ignores success":
                 return AdvanceResult(steps=len(actions), success=False)
             case "reports success late":
@@ -120,7 +124,8 @@ class Defective(FakeWorld):
         return image
 
     def progress(self) -> float:
-        return 0.5 if self.defect == "is never complete" else super().progress()
+        share = 0.5 if self.defect == "is never complete" else super().progress()
+        return np.nan if self.defect == "is lost" and self.steps != self.success_at else share
 
     def close(self) -> None:
         if self.closed and self.defect == "closes once":
@@ -142,6 +147,8 @@ class Defective(FakeWorld):
         ("has another state", r"state is float64 \[7\], declared float64 \[8\]"),
         ("drifts", "'eef_position' moves by 0.06"),
         ("closes once", "closed twice"),
+        ("returns a tuple", "no AdvanceResult"),
+        ("is lost", r"progress\(\) of the world is nan"),
         ("is never complete", r"progress\(\) is 0.5 at success"),
     ],
 )
@@ -150,6 +157,16 @@ def test_a_violation_of_the_world_contract_is_one_line(defect, said):
     with pytest.raises(AssertionError, match=said) as caught:
         check_world(world, interface, solve=solve_fake, hold_tolerances={"eef_position": 0.0})
     assert "\n" not in str(caught.value)
+
+
+def test_a_world_reports_success_and_failure_as_bools_or_numbers(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests
+    result = AdvanceResult(steps=1, success=np.array([True]), failed=0)
+    assert (result.success, result.failed) == (True, False)
+    assert result == AdvanceResult(steps=1, success=True)
+    for wrong in ({"success": {"task": False}}, {"success": True, "failed": None}):
+        with pytest.raises(UsageError, match=r"of an AdvanceResult is .* must be True, False, 1 or 0"):
+            AdvanceResult(steps=1, **wrong)
 
 
 @pytest.mark.parametrize(

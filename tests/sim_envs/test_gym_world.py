@@ -31,8 +31,12 @@ class Counter(gymnasium.Env):
     observation_space = gymnasium.spaces.Dict({})  # not used
     action_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
 
-    def __init__(self, *, ends: str = "", size: int = 8, breaks_at: int = 0) -> None:
+    def __init__(
+        self, *, ends: str = "", size: int = 8, breaks_at: int = 0, info: Any = None, **step: Any
+    ) -> None:
+        """`info` and `step` (`reward`, `terminated`, `truncated`) replace what a step reports, if given."""
         self.ends, self.size, self.breaks_at = ends, size, breaks_at
+        self.info, self.reported = info, step
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
@@ -47,8 +51,9 @@ class Counter(gymnasium.Env):
         if self.steps == self.breaks_at:
             raise FloatingPointError("diverged")
         over = self.steps >= ENDS_AT
-        info = {"solved": np.bool_(over and self.ends == "solved")}
-        return self.observe(), float(self.steps), over and bool(self.ends), False, info
+        info = self.info or {"solved": np.bool_(over and self.ends == "solved")}
+        reported = {"reward": float(self.steps), "terminated": over and bool(self.ends), "truncated": False}
+        return self.observe(), *(reported | self.reported).values(), info
 
     def observe(self) -> Any:
         picture = np.zeros((self.size, self.size, 3), np.uint8)
@@ -131,6 +136,38 @@ def test_a_world_that_has_ended_is_no_longer_stepped_and_time_passes_in_it():
 def test_success_is_an_info_key_a_termination_or_a_reward(success, solved_at):
     outcome = opened({"success": success}, ends="solved").advance(np.zeros((8, 2)))
     assert (outcome.steps, outcome.success) == (solved_at, True)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("kind", [bool, np.bool_, int, float, np.float32])
+@pytest.mark.parametrize("solved", [True, False])
+def test_success_is_a_bool_or_one_or_zero_or_an_array_of_one_of_these(solved, kind, shape):
+    values = [np.full(shape, solved, kind)] if shape else [kind(solved), np.array(solved, kind)]
+    for value in values:
+        assert opened(info={"solved": value}).advance(np.zeros((1, 2))).success is solved
+
+
+TRUE_IN_PYTHON = [{"task": False}, [False], (False,), "False", np.nan, 0.3, 2, np.array(["False"])]
+
+
+@pytest.mark.parametrize("value", [*TRUE_IN_PYTHON, None, np.inf, np.array([]), np.array([False, False])])
+@pytest.mark.parametrize("kind", ["info", "terminated", "truncated"])
+def test_what_is_neither_true_nor_false_is_refused_with_key_value_and_type(kind, value):
+    """Truthiness would grade an environment that reports `{"task": False}` as solved."""
+    reported = {"info": {"solved": value}} if kind == "info" else {kind: value}
+    with pytest.raises(UsageError) as refused:
+        opened(**reported).advance(np.zeros((1, 2)))
+    message = str(refused.value)
+    assert message.startswith("info['solved']" if kind == "info" else f"`{kind}` of step()")
+    assert message.endswith(", but must be True, False, 1 or 0, or an array of one")
+    assert type(value).__name__ in message or isinstance(value, int | float)
+
+
+@pytest.mark.parametrize("reward", [np.nan, None, "1", [1.0], np.ones(2)])
+def test_a_reward_that_decides_success_is_a_finite_number(reward):
+    assert opened(reward=reward).advance(np.zeros((8, 2))).steps == 8  # not looked at
+    with pytest.raises(UsageError, match=r"the reward of counter is .*, but must be a finite number"):
+        opened({"success": {"reward": 0.0}}, reward=reward).advance(np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize(("limits", "executed"), [([-1, 1], [1.0, -1.0]), (None, [3.0, -4.0])])

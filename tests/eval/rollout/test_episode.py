@@ -24,7 +24,7 @@ from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.nouns import Nouns
-from sim_envs.world import EpisodeKey, PhysicsError
+from sim_envs.world import AdvanceResult, EpisodeKey, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened, text_finished
 from tests.eval.rollout.scaled import played, timeless
 from tests.eval.rollout.test_executors import POLICY
@@ -73,6 +73,20 @@ class Diverging(FakeWorld):
         if self.steps + len(actions) >= 8:
             raise PhysicsError("an acceleration is not finite")
         return super().advance(actions)
+
+
+class Untidy(FakeWorld):
+    """Reports after five steps whatever it is given."""
+
+    def __init__(self, **reported):
+        super().__init__()
+        self.reported = reported
+
+    def advance(self, actions):
+        return self.reported.get("advance", super().advance(actions))
+
+    def progress(self):
+        return self.reported.get("progress", super().progress())
 
 
 def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, plan):
@@ -129,6 +143,16 @@ def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
     [
         (ERROR, FakeWorld(fails_at=7), {}, "RuntimeError: the fake simulator fails at step 7", 5),
         (ERROR, FakeWorld(), {"fails_at": 1}, "FloatingPointError: the fake policy fails", 5),
+        (ERROR, Untidy(progress=np.nan), {}, "UsageError: progress() of the world is nan (float), but", 0),
+        (ERROR, Untidy(progress=1.5), {}, "UsageError: progress() of the world is 1.5, but must be", 0),
+        (ERROR, Untidy(advance=(5, True)), {}, "UsageError: advance() of the world returned (5, True)", 0),
+        (
+            ERROR,
+            Untidy(advance=AdvanceResult(steps=0, success=False)),
+            {},
+            "UsageError: advance() of the world returned Adv",
+            0,
+        ),
         (INVALID, FakeWorld(), {"actions": WITH_NAN}, "ActionError: action 2 holds nan in dimension 3", 0),
         (INVALID, FakeWorld(), {"actions": np.zeros((4, 7))}, "ActionError: actions have shape (4, 7)", 0),
         (INVALID, Diverging(), {}, "PhysicsError: an acceleration is not finite", 5),
