@@ -34,14 +34,14 @@ check: setup
 
 # Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
 # The same command resumes; without its folder, a sweep is run anew.
-SWEEPS := surface surface_spatial spatial_latency modes motions memory memory_again memory_surface
+SWEEPS := surface surface_spatial spatial_latency modes memory memory_again
 RUN_SWEEP = $(PYTHON) -m eval.results runs/results/$*/*-sweep >/dev/null 2>&1 || \
 	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
 
 results: $(SWEEPS:%=run-sweep-%)
 	for sweep in $(SWEEPS); do cp runs/results/$$sweep/*-sweep/sweep.json benchmarks/results/sweep_$$sweep.json; done
-	$(PYTHON) -m scripts.pages
+	$(PYTHON) -m scripts.results
 
 run-sweep-%: setup
 	$(RUN_SWEEP) --config $*

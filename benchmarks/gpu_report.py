@@ -1,7 +1,4 @@
-"""`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables.
-
-`--into docs/gpu.md` replaces what stands there between markers: these tables, and those of two cores.
-"""
+"""`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables."""
 
 import argparse
 import json
@@ -15,10 +12,8 @@ from eval.bench.table import by_workload
 from eval.bench.workloads import BenchConfiguration
 from eval.report.table import Column, Table, number, to_markdown
 from oxygen.serving.scheduler import Mode
-from scripts.pages import replace_block
 
 RESULTS = Path(__file__).parent / "results/gpu"
-ON_TWO_CORES = Path(__file__).parent / "results/two_cores"
 NOT_MEASURED = "Not measured on a GPU yet."
 
 
@@ -39,12 +34,6 @@ def report(folder: Path) -> str:
         for path in sorted(folder.glob(pattern))
     ]
     return "\n\n".join(found) or NOT_MEASURED
-
-
-def rendered(page: str, folder: Path) -> str:
-    """The document with the tables of `folder` and of two cores."""
-    page = replace_block(page, "tables", report(folder))
-    return replace_block(page, "tables of two cores", report(ON_TWO_CORES))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -136,13 +125,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
-    parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
-    options = parser.parse_args()
-    if options.into is None:
-        sys.stdout.write(f"{report(options.folder)}\n")
-    else:
-        page = rendered(options.into.read_text(encoding="utf-8"), options.folder)
-        options.into.write_text(page, encoding="utf-8")
+    sys.stdout.write(f"{report(parser.parse_args().folder)}\n")
 
 
 if __name__ == "__main__":

@@ -12,20 +12,14 @@ from pathlib import Path
 import msgpack
 import numpy as np
 import pytest
-from PIL import Image
 
-from configs.errors import UsageError
 from eval.metrics.success import summarize
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
 from eval.records.json_files import write_json
-from eval.records.schema import Share, TextScores
-from scripts.pages import replace_block
-from scripts.readme_demo import app
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
-from tests.commands import ROOT, call, execute
-from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
+from tests.commands import ROOT, execute
 from tests.eval.factory import RunBuilder, episode, key
 
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -254,53 +248,3 @@ def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(sub
     run.add(episode(key(1)))
     write_json(run.folder.results_path, summarize(run.path))
     assert submitted() == (0, "share 3/16 is complete")
-
-
-BEGIN, END = "<!-- demo: begin. Written by a command. -->", "<!-- demo: end -->"
-PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
-
-
-@pytest.fixture
-def runs(tmp_path, monkeypatch):
-    """Two finished runs with videos, turned into runs under a clock whose first one takes longer."""
-    Stage(monkeypatch)
-    begun = begin(tmp_path / "runs", VARIANTS.model_copy(update={"video": "all"}))
-    evaluate(*begun)
-    share = {"all": Share(hits=3, of=4), "f1": Share(hits=3, of=4)}
-    late = TextScores(texts=4, not_graded=0, oracle=0, staleness_s=3.0, at_request=share, on_delivery=share)
-    for run, seconds in zip((each.folder for each in begun), (8.0, 4.0), strict=True):
-        manifest = run.read_manifest()
-        clock = {"kind": "profile", "profile": {"device": "Jetson AGX Thor"}, "while_waiting": "continue"}
-        protocol = {suite: {**world, "clock": clock} for suite, world in manifest["protocol"].items()}
-        config = {**manifest["config"], "clock": "profile:jetson-thor", "while_waiting": "continue"}
-        run.write_manifest({**manifest, "protocol": protocol, "config": config})
-        for result in run.episodes().values():
-            timed = {"simulated_s": seconds, "queries": 12, "texts": {"narration": late, "memory": late}}
-            run.append(dataclasses.replace(result, **timed))
-    return [each.folder.path for each in begun]
-
-
-def test_two_runs_become_a_clip_and_a_table(tmp_path, runs):
-    readme = tmp_path / "README.md"
-    readme.write_text(PAGE)
-    (tmp_path / "docs").mkdir()
-    assert call(app, *runs, "--readme", readme) == 0
-    page = readme.read_text()
-    assert page.startswith(f"# Title\n\n{BEGIN}\n\n")
-    assert page.endswith(f"{END}\n\nThe rest.\n")
-    assert "stale\n" not in page
-    for part in (
-        f"| isolated | 4 | 100.0 % | 51.0–100.0 | 8.0 | 1.50 |{2 * ' 75.0 → 75.0, 16/16 |'} 750 |",
-        "| unified | 4 | 100.0 % | 51.0–100.0 | 4.0 | 3.00 |",
-        "the same 4 episodes, each played in both before the next; outcomes that differ in 0 of 4.",
-        "each query takes as long as profile jetson-thor says (Jetson AGX Thor)",
-    ):
-        assert part in page
-    with Image.open(tmp_path / "docs/rollout.webp") as clip:
-        assert clip.n_frames >= 4
-
-
-@pytest.mark.parametrize("page", ["# None\n", f"{END}\n{BEGIN}\n", PAGE * 2])
-def test_a_page_without_its_two_markers_is_refused(page):
-    with pytest.raises(UsageError, match="demo: begin"):
-        replace_block(page, "demo", "new")

@@ -142,15 +142,6 @@ def over_interval(record: Record) -> LinePlot:
     return LinePlot(x_label=x_label, time_label="restricted mean time (s)", motions=motions)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A device in a mode: its a and b in control steps, each with prices that are lower, right and higher."""
-
-    label: str
-    a: Sequence[int]
-    b: Sequence[int]
-
-
 def draw_sweep(record: Record, folder: Path) -> list[Path]:
     """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
     import matplotlib as mpl
@@ -163,11 +154,10 @@ def draw_sweep(record: Record, folder: Path) -> list[Path]:
     return list(written)
 
 
-def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figure | None":
+def draw_surface(records: Sequence[Record]) -> "Figure | None":
     """Success above restricted mean time over b, a column for every condition and a line for every a.
 
-    Of sweeps of one policy. Marks are drawn below the panels, each at its b and in the colour of its a. None
-    if no line has enough points.
+    Of sweeps of one policy. None if no line has enough points.
     """
     plots = [over_interval(record) for record in records]
     panels = {
@@ -178,18 +168,8 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     }
     if not panels:
         return None
-    strip = [0.28 * len(marks) + 0.3] if marks else []
-    size = 2.2 + 3.2 * len(panels), 5.6 + sum(strip)
-    figure, axes = _line_panels(plots[0], panels, size, strip, styles=_STYLES[:1])
-    for panel, lines in zip(axes[2:].flat, panels.values(), strict=False):  # a row if there are marks
-        colours = {line.label: line.colour for line, _ in lines}
-        for place, mark in enumerate(marks):
-            colour = colours.get(f"a = {mark.a[1]}", "#333333")
-            panel.plot([mark.b[0], mark.b[2]], [place, place], color=colour, linewidth=5, alpha=0.35)
-            panel.plot(mark.b[1], place, "D", color=colour, markersize=5)
-        panel.set_yticks(range(len(marks)), [f"{mark.label}: a = {mark.a[1]}" for mark in marks], fontsize=9)
-        panel.set_ylim(len(marks) - 0.5, -0.5)
-        panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+    size = 2.2 + 3.2 * len(panels), 5.6
+    figure = _line_panels(plots[0], panels, size, styles=_STYLES[:1])
     _legend(figure, title="control steps until actions arrive")
     _title(figure, "What acting depends on", records)
     return figure
@@ -202,7 +182,7 @@ def _latency_figure(record: Record) -> "Figure | None":
     if max(points, default=0) < _MIN_LATENCIES:
         return None
     panels = plot.motions if "motion" in record["varied"] else {"": next(iter(plot.motions.values()))}
-    figure, _ = _line_panels(plot, panels, (2.6 + 4.6 * len(panels), 6.4), [], styles=_STYLES)
+    figure = _line_panels(plot, panels, (2.6 + 4.6 * len(panels), 6.4), styles=_STYLES)
     _legend(figure, ncols=1 + len(panels))
     _title(figure, "Success over latency", [record])
     return figure
@@ -212,15 +192,12 @@ def _line_panels(
     plot: LinePlot,
     panels: Mapping[str, Sequence[_LinePair]],
     size: tuple[float, float],
-    strip: Sequence[float],
     *,
     styles: Sequence[str],
-) -> "tuple[Figure, Any]":
-    """A figure with a column of panels for each title: success above the time, and room for a strip below."""
-    figure, heights = new_figure(*size), [2.6, 2.6, *strip]
-    axes = figure.subplots(
-        len(heights), len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=heights
-    )
+) -> "Figure":
+    """A figure with a column of panels for each title: success above the time."""
+    figure = new_figure(*size)
+    axes = figure.subplots(2, len(panels), sharex=True, sharey="row", squeeze=False)
     look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
     for column, (title, lines) in zip(axes.T, panels.items(), strict=True):
         widest = max((x for pair in lines for line in pair for x, *_ in line.points), default=0.0)
@@ -235,7 +212,7 @@ def _line_panels(
     axes[0][0].set(ylabel="episodes solved (%)", ylim=(-4, 102))
     axes[1][0].set(ylabel=plot.time_label)
     axes[1][0].set_ylim(bottom=0)
-    return figure, axes
+    return figure
 
 
 def _legend(figure: "Figure", *, title: str | None = None, ncols: int | None = None) -> None:

@@ -82,10 +82,9 @@ def test_runs_of_several_modes_are_one_figure_and_those_without_a_clock_are_refu
     assert not (tmp_path / "modes.svg").exists()
 
 
-def test_the_documents_tables_are_those_of_the_records(tmp_path):
-    text = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
-    assert gpu_report.rendered(text, gpu_report.RESULTS) == text
-    assert gpu_report.report(gpu_report.ON_TWO_CORES) in text
+def test_a_folder_of_results_becomes_a_table_for_each_part(tmp_path):
+    tables = gpu_report.report(gpu_report.RESULTS)
+    assert "| ours, 2 cameras | unified, k = 1 | 20.72 | 10.47 (9.75–11.08) |" in tables
     assert gpu_report.report(tmp_path) == gpu_report.NOT_MEASURED
 
 

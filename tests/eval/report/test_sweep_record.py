@@ -1,22 +1,15 @@
 """Tables and figures of a sweep's record, and the pages that show its numbers."""
 
 import json
-import math
-from pathlib import Path
 
 import pytest
 
 from configs.errors import UsageError
-from configs.load import load
-from configs.profile import ProfileConfig
 from eval import results
 from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of, text_columns, to_markdown
-from eval.rollout.clock import LatencyModel
-from oxygen.serving.requests import DecodeWork
-from oxygen.serving.scheduler import Mode
-from scripts import pages
-from scripts.pages import marks_of, steady_work
+from scripts import results as results_pages
+from tests.commands import ROOT
 
 SCHEDULE = {"text_every": 1, "tokens_per_frame": 5, "replan_steps": "asap"}
 OPTIONS = {**SCHEDULE, "motion": "none", "while_waiting": "continue", "overlap": "skip"}
@@ -94,7 +87,7 @@ def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
 def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypatch, width):
     """The record has four options, all measures, and cells that differ in `k` alone."""
     monkeypatch.setenv("COLUMNS", str(width))
-    results.main(Path(pages.__file__).parents[1] / "benchmarks/results/sweep_memory.json")
+    results.main(ROOT / "benchmarks/results/sweep_memory.json")
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     cells = ("clock feedback mode k solved", "rtx4090 truth-delayed unified 5 168/200")
     table = [line for line in shown if line.startswith(cells)]
@@ -151,31 +144,16 @@ def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_al
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
 
 
-def test_a_mark_is_at_the_price_of_the_work_of_a_query_with_two_texts():
-    """Of 9 and 14 tokens, limited to 24 and 48; a stop token is noticed one step later."""
-    texts = [DecodeWork(prefills=1, forks=1, steps=steps, batch=1) for steps in (10, 15)]
-    assert steady_work(Mode.ISOLATED, 1) == texts
-    assert steady_work(Mode.SHARED, 1) == [DecodeWork(prefills=0, forks=1, steps=15, batch=2)]
-    assert steady_work(Mode.UNIFIED, 1) == [DecodeWork(prefills=0, forks=1, steps=1, batch=24 + 48)]
-    assert steady_work(Mode.UNIFIED, 5) == [DecodeWork(prefills=0, forks=1, steps=5, batch=5 + 10)]
-    profile = load(ProfileConfig, "two-core")
-    price = LatencyModel(profile, "isolated")
-    mark = next(mark for mark in marks_of(["two-core"]) if mark.label == "two-core isolated")
-    assert mark.a == [math.ceil(factor * price.action_ms / 50) for factor in (0.7, 1, 1.3)]
-    assert mark.b == [max(5, math.ceil(factor * price.busy_ms(texts) / 50)) for factor in (0.7, 1, 1.3)]
-
-
-def test_a_page_shows_what_its_expressions_say(record):
-    page = "It solves <!--= solved(cell(modes, mode='unified')) -->0 of 0<!--/--> here."
-    shown = pages.rendered(page, {"modes": record})
-    assert shown == page.replace("0 of 0", "6 of 8")
-    assert pages.rendered(shown, {"modes": record}) == shown
-    pair = "<!--= difference(cell(modes, mode='unified'), cell(modes, mode='actions', a=2, b=5)) --><!--/-->"
-    assert ">+0.0 points (95 %: −" in pages.rendered(pair, {"modes": record})
-    assert "; 2 and 2 of 8 episodes" in pages.rendered(pair, {"modes": record})
-    with pytest.raises(ValueError, match="3 cells have"):
-        pages.rendered("<!--= solved(cell(modes, mode='actions')) --><!--/-->", {"modes": record})
-
-
 def test_the_documentation_says_what_the_records_say():
-    assert pages.main(check=True) == 0
+    for page, text in results_pages.render().items():
+        assert (ROOT / page).read_text(encoding="utf-8") == text, f"{page}: run python -m scripts.results"
+
+
+def test_a_page_shows_the_difference_of_two_cells_and_finds_each_by_its_options(record):
+    unified, actions = (
+        results_pages.cell(record, mode="unified"),
+        results_pages.cell(record, mode="actions", a=2, b=5),
+    )
+    assert results_pages.difference(unified, actions).startswith("+0.0 (−")
+    with pytest.raises(ValueError, match="too many values"):
+        results_pages.cell(record, mode="actions")

@@ -1,0 +1,251 @@
+"""Renders the pages of results and their figures from `scripts/templates` and the records of sweeps.
+
+    python -m scripts.results
+
+Templates are Jinja's; they know each record by name (`sweep_modes.json` is `modes`) and the functions below.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
+from eval.report import sweep_table
+from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE
+from eval.report.sweep_plots import draw_surface
+from eval.report.sweep_table import Record, Row, episodes_of, format_value
+from eval.report.table import Table, to_markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+STEP_S = 0.05
+"""A control step of LIBERO."""
+DRIFTING = "drifting at 1.5 cm/s"
+
+
+def cell(record: Record, **options: Any) -> Row:
+    """The one cell with these options, spelt as in its table; `a` and `b` are control steps."""
+
+    def values(row: Row) -> dict[str, str]:
+        steps = {name: f"{each['median']:g}" for name, each in (row.get("control_steps") or {}).items()}
+        return {**{axis: format_value(axis, row["options"]) for axis in row["options"]}, **steps}
+
+    wanted = {name: str(value) for name, value in options.items()}
+    (found,) = (row for row in record["cells"] if wanted.items() <= values(row).items())
+    return found
+
+
+def difference(row: Row, other: Row) -> str:
+    """Success of a cell minus that of another in the same episodes: `+5.0 (−1.7 to +11.8)`, points, 95 %."""
+    only_row, only_other, graded = _discordant(row, other)
+    interval = paired_difference_95(only_other, only_row, graded)
+    assert interval is not None, "a finished sweep has graded episodes"
+    ends = (only_row - only_other) / graded, interval.low, interval.high
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * end for end in ends)).replace("-", "−")
+
+
+def _discordant(row: Row, other: Row) -> tuple[int, int, int]:
+    """Episodes that only the first cell solved, that only the second solved, and all graded in both."""
+    pairs = [pair for pair in zip(row["outcomes"], other["outcomes"], strict=True) if "-" not in pair]
+    return pairs.count(("1", "0")), pairs.count(("0", "1")), len(pairs)
+
+
+def age(row: Row) -> str:
+    """The mean age of the texts in prompts."""
+    return "–" if row["prompt_age_steps"] is None else f"{row['prompt_age_steps'] * STEP_S:.1f} s"
+
+
+def _mode(row: Row) -> str:
+    options = row["options"]
+    with_budget = options["mode"] in ("interleaved", "unified")
+    return f"`{options['mode']}`" + (f", k = {options['tokens_per_frame']}" if with_budget else "")
+
+
+def modes_table(record: Record, clock: str) -> str:
+    """Success of every mode on a device, with static and drifting objects, and how true its narration is."""
+    static, drifting = (
+        [
+            row
+            for row in record["cells"]
+            if (format_value("clock", row["options"]), format_value("motion", row["options"]))
+            == (clock, motion)
+        ]
+        for motion in ("static", DRIFTING)
+    )
+    lines = []
+    for rows in zip(static, drifting, strict=True):
+        steps = rows[0]["control_steps"]["b"]
+        line = [_mode(rows[0]), f"{50 * steps['median']:g} ms", f"{rows[0]['pc_held']:.0f} %"]
+        for row, actions in zip(rows, (static[0], drifting[0]), strict=True):
+            line += [str(row["n_success"]), "" if row is actions else difference(row, actions)]
+        narrated = [row["current"].get("narration") for row in rows]
+        lines.append([*line, ", ".join(f"{share['pc']:.0f} %" for share in narrated if share)])
+    header = [
+        "mode",
+        "query every",
+        "idle",
+        "solved, static",
+        "− `actions`",
+        "solved, drifting",
+        "− `actions`",
+    ]
+    return to_markdown(Table.of_cells([*header, "narration true"], lines, is_markdown=True))
+
+
+def memory_table(record: Record) -> str:
+    """Success by the origin of the memory in the prompt, clock and mode."""
+    header = ["memory in the prompt", "clock", "mode", "its age", "solved", "95 %"]
+    lines = [
+        [
+            f"`{row['options']['feedback']}`",
+            format_value("clock", row["options"]),
+            _mode(row),
+            age(row),
+            f"{row['n_success']} of {row['n_episodes']}",
+            "{:.0f} to {:.0f} %".format(*row["pc_success_ci95"]),
+        ]
+        for row in record["cells"]
+    ]
+    return to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))
+
+
+def planned(*comparisons: tuple[Row, Row]) -> str:
+    """Comparisons that were stated before the episodes were played: McNemar's exact tests, Holm-corrected."""
+    p_values = [mcnemar_exact(*_discordant(*pair)[:2]) for pair in comparisons]
+    lines = []
+    for pair, p in zip(comparisons, holm(p_values), strict=True):
+        sides = [
+            f"{format_value('clock', row['options'])}, `{row['options']['feedback']}`, {_mode(row)}: "
+            f"{row['n_success']}"
+            for row in pair
+        ]
+        shown = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+        lines.append([*sides, difference(*pair), shown, "shown" if p < 0.05 else "not shown"])
+    header = ["clock, memory, mode: solved", "compared with", "difference (95 %)", "p (Holm)", "at 5 %"]
+    return to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))
+
+
+def table(record: Record) -> str:
+    """What was played, and a row for every cell."""
+    config, provenance = record["config"], record["provenance"]
+    states = config["init_ids"]
+    return (
+        f"`{provenance['policy']}` on {', '.join(config['suites'])}, initial states {min(states)} to "
+        f"{max(states)}, assets `{provenance['assets']['name']}`: {episodes_of(record)} episodes a row.\n\n"
+        f"{sweep_table.to_markdown(record)}"
+    )
+
+
+def draw_delay(surface: Record, modes: Record) -> Figure:
+    """Success over the time between queries, with 95 % bands, and two modes of one device on it."""
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for motion, name, colour in (
+        ("static", "objects stand still", "#333333"),
+        (DRIFTING, "the object drifts at 1.5 cm/s", OTHER_COLOURS[2]),
+    ):
+        rows = [cell(surface, motion=motion, a=2, b=b) for b in (2, 5, 10, 15, 20)]
+        x = [_interval_ms(row) for row in rows]
+        low, high = zip(*(row["pc_success_ci95"] for row in rows), strict=True)
+        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
+        axes.plot(x, [row["pc_success"] for row in rows], color=colour, linewidth=1.8)
+        beside = (x[0], low[0]), (0, -15)
+        axes.annotate(name, *beside, textcoords="offset points", color=colour)
+        for mode, mark, k in (("unified", "o", {"tokens_per_frame": 5}), ("isolated", "s", {})):
+            row = cell(modes, clock="jetson-thor", motion=motion, mode=mode, **k)
+            at = _interval_ms(row), row["pc_success"]
+            axes.plot(*at, mark, color=COLOURS[mode], markersize=9)
+            label = f"{mode}, Jetson Thor: {at[1]:.0f} %"
+            place = (-60, -22 if (mode, motion) == ("unified", DRIFTING) else 12)
+            axes.annotate(label, at, place, textcoords="offset points", color=COLOURS[mode])
+    axes.set(xlabel="time between queries (ms); actions arrive after 100 ms", ylabel="episodes solved (%)")
+    axes.set(xlim=(80, 1020), ylim=(0, 101))
+    return figure
+
+
+def _interval_ms(row: Row) -> float:
+    """The median time between two queries."""
+    return 1e3 * STEP_S * float(row["control_steps"]["b"]["median"])
+
+
+def draw_memory(record: Record) -> Figure:
+    """Success over the age of the memory in the prompt: true memory, and the policy's own by mode."""
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    axes = figure.subplots()
+    truth = [
+        cell(record, clock="paused", feedback=each) for each in ("truth", "truth:1", "truth:2", "truth:4")
+    ]
+    own = [
+        row
+        for row in record["cells"]
+        if row["options"]["feedback"] == "own" and format_value("clock", row["options"]) == "rtx4090"
+    ]
+    for rows, name, colour, style in (
+        (truth, "true memory, no latency", OTHER_COLOURS[2], "o-"),
+        (own, "its own memory, latency of an RTX 4090", OTHER_COLOURS[1], "s"),
+    ):
+        x, y = [row["prompt_age_steps"] * STEP_S for row in rows], [row["pc_success"] for row in rows]
+        ends = [
+            [abs(rate - row["pc_success_ci95"][end]) for row, rate in zip(rows, y, strict=True)]
+            for end in (0, 1)
+        ]
+        axes.errorbar(x, y, yerr=ends, fmt=style, color=colour, capsize=3, linewidth=1.4, label=name)
+    places = {
+        "isolated": (-48, -14),
+        "shared": (-6, -26),
+        "unified, k = 10": (6, 8),
+        "unified, k = 5": (8, -10),
+    }
+    for row in own:
+        label = _mode(row).replace("`", "")
+        at = row["prompt_age_steps"] * STEP_S, row["pc_success"]
+        axes.annotate(label, at, places.get(label, (8, 2)), textcoords="offset points", fontsize=9)
+    axes.set(xlabel="age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 101))
+    axes.legend(frameon=False, loc="upper right")
+    return figure
+
+
+FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, table)
+
+
+def render() -> dict[Path, str]:
+    """Every page, by its path from the checkout."""
+    records = _records()
+    templates = ROOT / "scripts/templates"
+    environment = Environment(
+        loader=FileSystemLoader(templates), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    environment.globals |= {function.__name__: function for function in FUNCTIONS} | records
+    environment.globals["drifting"] = DRIFTING
+    names: Sequence[str] = environment.list_templates()
+    return {Path("docs", name): environment.get_template(name).render() for name in names}
+
+
+def _records() -> dict[str, Record]:
+    files = (ROOT / "benchmarks/results").glob("sweep_*.json")
+    return {file.stem.removeprefix("sweep_"): json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def main() -> None:
+    """Write all pages and figures."""
+    for path, page in render().items():
+        (ROOT / path).write_text(page, encoding="utf-8")
+    of = _records()
+    with mpl.rc_context(STYLE):
+        surface = draw_surface([of["surface"], of["surface_spatial"]])
+        assert surface is not None
+        figures = {
+            "delay": draw_delay(of["surface"], of["modes"]),
+            "memory": draw_memory(of["memory"]),
+            "surface": surface,
+        }
+        for name, figure in figures.items():
+            figure.savefig(ROOT / f"docs/{name}.png", bbox_inches="tight")
+
+
+if __name__ == "__main__":
+    main()
