@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from configs.errors import UsageError
+from configs.errors import UsageError, one_line
 from configs.hashing import seed_of
 from configs.latency import ActionPrefix
 from configs.schema import Name
@@ -136,13 +136,27 @@ class World(Protocol):
         """
 
     def truth(self) -> Truth | None:
-        """The ground truth for language at this step, or None. Never given to a policy."""
+        """The ground truth for language at this step, or None. Never given to a policy.
+
+        It may raise anything, which is recorded: see `read_truth`.
+        """
 
     def progress(self) -> float:
         """Fraction of the task's criteria that are met, from 0 to 1."""
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""
+
+
+def read_truth(world: World) -> tuple[Truth | None, str | None]:
+    """The world's truth, and one line on why there is none if it fails: no episode is lost for that."""
+    try:
+        truth: object = world.truth()
+    except Exception as error:  # noqa: BLE001 - truth grades texts, and decides nothing else
+        return None, one_line(error)
+    if truth is None or isinstance(truth, Truth):
+        return truth, None
+    return None, f"truth() returned a {type(truth).__name__}, not a {Truth.__module__}.Truth"
 
 
 def checked_actions(actions: Any, *, size: int) -> Float64[np.ndarray, "steps action"]:

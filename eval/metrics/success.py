@@ -111,6 +111,7 @@ def aggregate(
         "n_success": sum(map(solved, graded)),
         "n_invalid_actions": sum(episode.outcome is Outcome.INVALID_ACTION for episode in graded),
         "n_errors": len(episodes) - len(graded),
+        "n_without_truth": sum(episode.truth_error is not None for episode in graded),
         "pc_success": rate and rate["percent"],
         "pc_success_ci95": rate and [rate["low"], rate["high"]],
         **summarize_progress(graded),

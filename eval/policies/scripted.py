@@ -18,7 +18,7 @@ from oxygen.presets.language_tasks import language_task
 from sim_envs.scripted.policy import Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
 from sim_envs.truth.wording import WORDINGS
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import EpisodeKey, Observation, World, read_truth
 
 
 def open_scripted(
@@ -117,7 +117,7 @@ class Scripted:
 
     def _write(self) -> tuple[Text, ...]:
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
-        truth = self._world.truth() if due else None
+        truth = read_truth(self._world)[0] if due else None
         texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]
         written = [(task, text) for task, text in texts if text is not None]
         first, query = self._written, self._query

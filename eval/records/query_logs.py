@@ -81,6 +81,7 @@ class QueryRecord:
     # Control step to ground truth: at the query, at deliveries, and in a running episode with a clock at
     # every step until the next query. None if the world provides none.
     truths: dict[int, Truth | None] = dataclasses.field(default_factory=dict)
+    truth_error: str | None = None  # why one of them is None, if the world failed to provide it
     # Texts finished too late to be delivered. This and the following fields are not logged.
     cancelled: int = 0
     executed: list[np.ndarray] = dataclasses.field(default_factory=list)  # the action of each control step
@@ -152,6 +153,7 @@ class QueryRecord:
             "finished": finished,
             "dropped": [dataclasses.asdict(request) for request in self.dropped],
             "truth": truth_to_json(self.truth),
+            **({} if self.truth_error is None else {"truth_error": self.truth_error}),
         }
 
 
@@ -205,6 +207,7 @@ def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
         delivered=delivered,
         dropped=[TextRequest(**request) for request in record.get("dropped", ())],
         truths=truths,
+        truth_error=record.get("truth_error"),
     )
 
 

@@ -123,6 +123,8 @@ class EpisodeResult:
     progress: float | None = None  # fraction of the task's criteria met at the end; None after an error
     # Language task to scores; empty without texts.
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
+    # Why its texts are not graded, if the world failed to provide the truth; None if it did not fail.
+    truth_error: str | None = None
     motion: MotionQuality = MotionQuality()  # quality of the motion
     # Compilations between warm-up and the episode's end; None if the policy does not compile.
     compiles_after_warm_up: int | None = None

@@ -50,6 +50,7 @@ class EvaluationConsole(Monitor):
         self._report = report
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         self._verdicts: list[str] = []
+        self._without_truth: set[str] = set()
         self._rich.print(self._heading(), soft_wrap=True)
         self._progress = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
@@ -111,6 +112,11 @@ class EvaluationConsole(Monitor):
             # A policy's message is not markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}")
+        if result.truth_error is not None and result.truth_error not in self._without_truth:
+            self._without_truth.add(result.truth_error)
+            why = escape(result.truth_error)
+            line = f"[yellow]no ground truth[/] in {result.key}, so texts are not graded: {why}"
+            self._rich.print(line, soft_wrap=True)
         (bar,) = self._progress.tasks
         is_due = self._played == _FIRST_ESTIMATE or time.monotonic() - self._reported >= _REPORT_EVERY_S
         if is_due and not bar.finished and not self._rich.is_terminal:

@@ -261,11 +261,13 @@ def table_notes(table: Table, runs: Sequence[Results]) -> list[str]:
 
 def format_results(row: Row) -> list[str]:
     """Lines below a table: (a, b) if time was charged, invalid actions if any, and the texts of each task."""
-    count = f"{row['n_invalid_actions']} of {pluralize(row['n_episodes'], 'episode')}"
-    invalid = f"invalid actions: {count} ended with them. These are failures, which --resume keeps."
+    of = f"of {pluralize(row['n_episodes'], 'episode')}"
+    count, untold = row["n_invalid_actions"], row.get("n_without_truth", 0)  # new: absent from older records
+    invalid = f"invalid actions: {count} {of} ended with them. These are failures, which --resume keeps."
     return [
         *([format_steps(row["control_steps"])] if row["control_steps"] else []),
         *([invalid] if row["n_invalid_actions"] else []),
+        *([f"no ground truth in {untold} {of}: why is in episodes.jsonl (truth_error)."] if untold else []),
         *(_format_task(row, task) for task in row["texts"]),
     ]
 

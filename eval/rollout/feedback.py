@@ -40,19 +40,23 @@ class EpisodeFeedback:
         self._lookback = {each.field: steps_in(1e3 * each.lookback_s, control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
+        self._truth_error: str | None = None  # why a world failed to provide the truth
         kind, _, frozen = source.partition(":")
         for fields in feedback.values() if kind == "frozen" else ():
             self._add(parse_answer(frozen, fields), step=None, observed_step=None)
 
     def observed(
-        self, observation: Observation, step: int, truth: Truth | None
+        self, observation: Observation, step: int, truth: Truth | None, *, error: str | None = None
     ) -> tuple[Observation, dict[str, FedText]]:
         """The observation of the next query with its prompt, and the text of each field that is not empty.
+
+        `error` says why there is no truth, if the world failed to provide it.
 
         Raises:
             NoTruthError: The world has no truth of a field that is to hold it.
         """
         self._queries.append((step, truth))
+        self._truth_error = error
         if self._truth_late is not None:
             for task in self._feedback:
                 self._add(self._true_texts(task, truth), step=step + self._truth_late, observed_step=step)
@@ -86,8 +90,9 @@ class EpisodeFeedback:
         for field, name in true_tasks(task, self._feedback[task]).items():
             true = None if truth is None else true_text(name, truth)
             if true is None:
+                why = f" ({self._truth_error})" if self._truth_error else ""
                 raise NoTruthError(
-                    f"--feedback {self._source}: the world has no truth of {name!r}; choose own, none "
+                    f"--feedback {self._source}: the world has no truth of {name!r}{why}; choose own, none "
                     "or frozen:TEXT"
                 )
             found[field] = true

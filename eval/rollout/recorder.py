@@ -55,6 +55,7 @@ class EpisodeRecorder:
         self._requests: Counter[str] = Counter()
         self._counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
         self._progress = 0.0
+        self._truth_error: str | None = None
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
@@ -104,6 +105,7 @@ class EpisodeRecorder:
             dropped=len(query.dropped),
         )
         self._progress = query.progress
+        self._truth_error = self._truth_error or query.truth_error
         self._log.write(json_line(query.to_json()))
         if self._live_picture.show(query.observation.images):
             self._log.flush()
@@ -146,6 +148,7 @@ class EpisodeRecorder:
             simulated_s=self._counts["steps"] / self._plan.protocol.control_hz,
             progress=None if outcome is Outcome.ERROR else self._progress,
             texts=self._grader.scores(),
+            truth_error=self._truth_error,
             motion=self._motion.quality(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             error=None if error is None else one_line(error),

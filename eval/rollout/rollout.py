@@ -27,7 +27,7 @@ from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress, read_truth
 
 
 def rollout(
@@ -75,10 +75,11 @@ def rollout(
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         observed = time.perf_counter()
-        truth = world.truth()
-        query.truths[query.step] = truth
+        execution.read_truth()
         if feedback is not None:
-            observation, query.fed = feedback.observed(observation, query.step, truth)
+            observation, query.fed = feedback.observed(
+                observation, query.step, query.truth, error=query.truth_error
+            )
             query.prompt = observation.language
         query.observation = observation
         execution.begin_query(observation)
@@ -289,7 +290,14 @@ class Execution:
                 query.spans.append(span._replace(steps=advance.steps))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                query.truths[timeline.step] = self._world.truth()
+                self.read_truth()
+
+    def read_truth(self) -> None:
+        """Record the truth at this control step, or why the world fails to provide it."""
+        query = self._timeline.query
+        truth, error = read_truth(self._world)
+        query.truths[self._timeline.step] = truth
+        query.truth_error = query.truth_error or error
 
     def _actions(self, span: ActionSpan) -> np.ndarray:
         """The actions of a span, or the hold action at the state where holding began."""

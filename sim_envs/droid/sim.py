@@ -13,7 +13,7 @@ from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene, Rubric
 from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.truth.tracker import TruthTracker
+from sim_envs.truth.tracker import EpisodeTruth
 from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
 ACTION_SIZE = 8  # seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)
@@ -54,13 +54,13 @@ class DroidSim(World):
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
         option.sitegroup[:] = 0
         self._cameras = Cameras(self.station.model, CAMERAS, size=image_size(image_height), option=option)
-        self._tracker: TruthTracker  # of the episode, from its reset on
+        self._tracker: EpisodeTruth  # of the episode, from its reset on
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.rubric = Rubric(self.station)
-        self._tracker = TruthTracker(DroidScene(self.rubric), control_hz=CONTROL_HZ)
+        self._tracker = EpisodeTruth(lambda: DroidScene(self.rubric), control_hz=CONTROL_HZ)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:

@@ -28,7 +28,7 @@ from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
 from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import FIXTURES
-from sim_envs.truth.tracker import TruthTracker
+from sim_envs.truth.tracker import EpisodeTruth
 from sim_envs.world import (
     AdvanceResult,
     EpisodeKey,
@@ -172,7 +172,7 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
         return []
     objects = {name for kind, names in problem["objects"].items() if kind != COVER for name in names}
     grounds = {
-        name for kind, names in problem["fixtures"].items() if FIXTURES[kind] in GROUNDS for name in names
+        name for kind, names in problem["fixtures"].items() if FIXTURES.get(kind) in GROUNDS for name in names
     }
     on_ground = {
         state[1]
@@ -243,7 +243,7 @@ class LiberoSim(World):
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
-        self._tracker: TruthTracker | None = None
+        self._tracker: EpisodeTruth | None = None
         self.sequence: GoalSequence | None = None
         self._cue: Cue | None = None
         self._state: Float64[np.ndarray, " 8"] = np.full(8, np.nan)
@@ -280,8 +280,8 @@ class LiberoSim(World):
             alternatives = sorted(SEQUENCES[self.task.name], key=self._distance)
             self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
         hidden = None if self._cue is None else self._cue.hidden
-        scene = LiberoScene(self.env, self.task.language, self.sequence, hidden=hidden)
-        self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
+        scene = functools.partial(LiberoScene, self.env, self.task.language, self.sequence, hidden=hidden)
+        self._tracker = EpisodeTruth(scene, control_hz=CONTROL_HZ)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:

@@ -1,7 +1,7 @@
 """LIBERO's nouns, items, goals and regions for ground truth, by its own predicates. Read only."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +13,17 @@ from sim_envs.libero.sequences import GoalSequence, Subgoal
 from sim_envs.scripted.poses import Vector3
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Verb
 from sim_envs.truth.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, phrase
-from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, GoalTarget, Item, TruthScene
+from sim_envs.truth.scene import (
+    HAND,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    Articulation,
+    GoalTarget,
+    Item,
+    SceneError,
+    TruthScene,
+)
 from sim_envs.truth.textual_memory import AREAS, GoalSentences, noun_of
 
 GROUNDS = {"table": -2, "floor": -3}  # owners of the geoms of table and floor
@@ -44,12 +54,17 @@ class Names:
             instruction: The instruction; decides how similar objects are distinguished.
             positions: If given, they are distinguished by these positions (m) alone.
 
-        A KeyError if the category of an object has no noun.
+        Raises:
+            SceneError: The category of an object or fixture has no noun, or similar objects have no names.
         """
         objects, fixtures = (
             {name: category for category, names in problem[group].items() for name in names}
             for group in ("objects", "fixtures")
         )
+        if unknown := [each for each in objects.values() if each not in THINGS]:
+            raise SceneError(f"there is no noun for objects of category {unknown[0]}")
+        if unknown := [each for each in fixtures.values() if each not in FIXTURES]:
+            raise SceneError(f"there is no noun for fixtures of category {unknown[0]}")
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for name, category in objects.items():
             alike[THINGS[category]].append(name)
@@ -58,6 +73,9 @@ class Names:
             things |= _distinguished(noun, names, problem, instruction, positions)
         self.things = {name: things[name] for name in objects}
         self.fixtures = {name: FIXTURES[category] for name, category in fixtures.items()}
+        for noun, number in Counter(self.fixtures.values()).items():
+            if number > 1:
+                raise SceneError(f"no words tell {number} fixtures apart that are each a {noun}")
         self.categories = objects | fixtures
 
     @property
@@ -122,8 +140,14 @@ def _distinguished(
     if len(names) == 2 and len(meant) == 1 and not _POSITION_WORDS.search(instruction):
         return {name: noun if name in meant else f"other {noun}" for name in names}
     initial = {state[1]: state[2] for state in problem["initial_state"][::-1] if state[0] == "on"}
-    boxes = np.array([problem["regions"][initial[name]]["ranges"][0] for name in names], np.float64)
+    ranges = [problem["regions"].get(initial.get(name), {}).get("ranges") for name in names]
+    boxes = np.array([of_one[0] for of_one in ranges if of_one], np.float64).reshape(-1, 4)
     centers = (boxes[:, :2] + boxes[:, 2:]) / 2
+    if len(names) not in _ACROSS or len(centers) < len(names) or not np.ptp(centers, axis=0).any():
+        raise SceneError(
+            f"no words tell {len(names)} objects apart that are each a {noun}: {', '.join(names)}; two or "
+            "three need different regions of table or floor to start in"
+        )
     axis = int(np.argmax(np.ptp(centers, axis=0)))
     words = (_ALONG, _ACROSS)[axis][len(names)]
     order = np.argsort(centers[:, axis])
@@ -253,6 +277,8 @@ class LiberoScene(TruthScene):
         self._by_name = {item.name: item for item in self.things}
         goals = env.parsed_problem["goal_state"] if sequence is None else sequence.subgoals
         self._goals = Goal.all_of(goals)
+        if other := [goal for goal in self._goals if goal.predicate not in ("in", "on", *_STATES)]:
+            raise SceneError(f"no words say what {other[0]} requires")
         self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
         self.sentences = goal_sentences(self._goals, instruction) if sequence is None else None
         self._before_lift = {  # of objects that look alike: height, and what they stand on

@@ -72,6 +72,10 @@ class RawState:
     contacts: Int32[np.ndarray, "contact 2"]  # pairs of geoms in contact
 
 
+class SceneError(ValueError):
+    """A scene has no ground truth, such as one with two objects that no words tell apart."""
+
+
 class TruthScene(abc.ABC):
     """One episode as items, places and goals. Created anew after each reset.
 

@@ -2,7 +2,8 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -209,6 +210,43 @@ _AT_REST = 0.002  # an object that moves less than this (m) in a quarter of a se
 _MAX_WAITING = 8  # most control steps between two updates: fewer than it takes to open and close a drawer
 
 _CHANGES = {"open": Verb.OPENED, "closed": Verb.CLOSED, "on": Verb.TURNED_ON, "off": Verb.TURNED_OFF}
+
+
+ResultT = TypeVar("ResultT")
+
+
+class EpisodeTruth:
+    """Tracks one episode as `TruthTracker` does; a failure costs its truth, never the episode."""
+
+    def __init__(self, scene: Callable[[], TruthScene], *, control_hz: float) -> None:
+        """Start from the current state, after a reset. `scene` describes it, which may fail."""
+        self._failure: Exception | None = None
+        self._tracker = self._try(lambda: TruthTracker(scene(), control_hz=control_hz))
+
+    def step(self, *, solved: bool) -> None:
+        """See `TruthTracker`."""
+        if (tracker := self._tracker) is not None:
+            self._try(lambda: tracker.step(solved=solved))
+
+    def start_here(self) -> None:
+        """See `TruthTracker`."""
+        if (tracker := self._tracker) is not None:
+            self._try(tracker.start_here)
+
+    def truth(self) -> Truth:
+        """The ground truth at this step; raises what failed before, in this or in another method."""
+        truth = None if self._tracker is None else self._try(self._tracker.truth)
+        if truth is None:
+            assert self._failure is not None
+            raise self._failure.with_traceback(None)  # else every step would add to it
+        return truth
+
+    def _try(self, read: Callable[[], ResultT]) -> ResultT | None:
+        try:
+            return read()
+        except Exception as error:  # noqa: BLE001 - truth grades texts, and decides nothing else
+            self._failure, self._tracker = error, None
+            return None
 
 
 class TruthTracker:

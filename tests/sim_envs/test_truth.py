@@ -224,7 +224,7 @@ def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(open_
 def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(open_standin, monkeypatch):
     sim = open_standin("libero_10", 8)
     assert sim.truth().textual_memory == ()  # the stove has been on from the start
-    scene = sim._tracker._scene
+    scene = sim._tracker._tracker._scene
     sim.advance(np.repeat(STILL, 3, axis=0))
     monkeypatch.setattr(scene, "lifted", lambda: ["moka_pot_2"])
     sim.advance(np.repeat(STILL, 4, axis=0))

@@ -60,6 +60,17 @@ def begun(path):
     return runs
 
 
+def test_why_a_scene_has_no_ground_truth_is_one_line_for_all_its_episodes(tmp_path, capsys):
+    runs = begun(tmp_path)
+    with console.EvaluationConsole(runs, make_plan(runs[0].config)) as shown:
+        for init_id in range(3):
+            shown.episode(0, episode(key(init_id), truth_error="SceneError: no noun for [x]"))
+    said = "so texts are not graded: SceneError: no noun for [x]"
+    assert [line for line in capsys.readouterr().out.splitlines() if said in line] == [
+        f"no ground truth in {key(0)}, {said}"
+    ]
+
+
 def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")

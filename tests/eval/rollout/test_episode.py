@@ -131,6 +131,36 @@ class Elsewhere(FakeWorld):
         return dataclasses.replace(super().truth(), nouns=nouns)
 
 
+class Unknown(FakeWorld):
+    def truth(self):
+        if self.steps:
+            raise IndexError("list index out of range")
+        return super().truth()
+
+
+class Talkative(FakeWorld):
+    def truth(self):
+        return "The robot moves."
+
+
+@pytest.mark.parametrize(
+    ("world", "error", "told"),
+    [
+        (Unknown, "IndexError: list index out of range", [True, False, False]),
+        (Talkative, "truth() returned a str, not a sim_envs.truth.ground_truth.Truth", [False] * 3),
+        (FakeWorld, None, [True] * 3),
+    ],
+)
+def test_a_world_that_fails_to_tell_the_truth_loses_its_grades_and_no_episode(
+    tmp_path, plan, world, error, told
+):
+    result, worlds = run(tmp_path, plan, world(success_at=12), FakePolicy())
+    assert (result.outcome, result.truth_error, worlds.closed) == (Outcome.SUCCESS, error, 0)
+    queries = read_queries(RunFolder(tmp_path), KEY)
+    assert [query.truth is not None for query in queries] == told
+    assert [query.truth_error for query in queries] == [None if known else error for known in told]
+
+
 @pytest.mark.parametrize("world", [FakeWorld, Elsewhere])
 def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
     run(tmp_path, plan, world(success_at=12), FakePolicy())

@@ -22,10 +22,13 @@ from oxygen.robots import tokenizer
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, tasks
 from sim_envs.libero.assets import ORIGINALS, STANDINS, AssetSet, find_assets
-from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import SUITES, get_task, init_states, list_tasks
+from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim, movable, read_problem
+from sim_envs.libero.tasks import FIRST_SAMPLED, SUITES, LiberoTask, get_task, init_states, list_tasks
+from sim_envs.libero.truth import Names
 from sim_envs.libero.wordings import wordings
 from sim_envs.suite import open_suite
+from sim_envs.truth.scene import SceneError
+from sim_envs.world import read_truth
 from tests.sim_envs.vocabulary import ALL_TASKS
 
 STANDIN_DIGEST, ORIGINAL_DIGEST = "05bb9ab96238", "3d456366c01e"
@@ -361,3 +364,73 @@ def test_contacts_are_those_that_robosuite_finds(open_sim, seed):
         first, second = (groups[index] for index in random.integers(len(groups), size=2))
         assert env.check_contact(first, second) == MujocoEnv.check_contact(env, first, second)
         assert env.check_contact(first) == MujocoEnv.check_contact(env, first)
+
+
+_GOAL = "(On akita_black_bowl_1 plate_1)"
+_BOTH = (_GOAL, f"{_GOAL} (On akita_black_bowl_2 plate_1)")
+
+
+@pytest.fixture
+def change_bddl(tmp_path, monkeypatch):
+    """Changes the problem file of a task, which it returns: a scene of one's own."""
+
+    def changed(*changes: tuple[str, str]) -> LiberoTask:
+        task, own = get_task("libero_spatial", 0), tmp_path / "own.bddl"
+        bddl = task.bddl_file.read_text()
+        for old, new in changes:
+            assert bddl.count(old) == 1
+            bddl = bddl.replace(old, new)
+        own.write_text(bddl)
+        monkeypatch.setattr(LiberoTask, "bddl_file", own)
+        return task
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            [_BOTH, ("main_table_next_to_ramekin_region", "wooden_cabinet_1_top_side")],
+            "no words tell 2 objects apart that are each a black bowl: akita_black_bowl_1, akita_",
+        ),
+        ([(_GOAL, f"{_GOAL} (Up akita_black_bowl_2)")], "no words say what up(akita_black_bowl_2) requires"),
+    ],
+    ids=["bowls on different supports", "another predicate"],
+)
+def test_an_episode_of_a_scene_that_no_words_describe_is_played_without_truth(
+    standins, change_bddl, changes, why
+):
+    with LiberoSim(change_bddl(*changes), assets=standins, camera_size=64) as sim:
+        sim.reset(init_id=FIRST_SAMPLED, seed=7, settle_steps=1)
+        for _ in range(2):
+            truth, error = read_truth(sim)
+            assert truth is None
+            assert why in error
+            assert (sim.advance(np.tile(SETTLE_ACTION, (12, 1))).steps, sim.progress()) == (12, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            [_BOTH, ("bowl_2 main_table_next_to_ramekin", "bowl_2 main_table_between_plate_ramekin")],
+            "no words tell 2 objects apart that are each a black bowl",
+        ),
+        (
+            [_BOTH, ("akita_black_bowl_2 - akita", "akita_black_bowl_2 akita_black_bowl_3 bowl_4 - akita")],
+            "no words tell 4 objects apart that are each a black bowl",
+        ),
+        (
+            [("flat_stove_1 - flat_stove", "flat_stove_1 flat_stove_2 - flat_stove")],
+            "no words tell 2 fixtures apart that are each a stove",
+        ),
+        ([("cookies_1 - cookies", "cookies_1 - popcorn")], "no noun for objects of category popcorn"),
+        ([("flat_stove_1 - flat_stove", "flat_stove_1 - faucet")], "no noun for fixtures of category faucet"),
+    ],
+)
+def test_names_are_refused_where_they_would_be_arbitrary(change_bddl, changes, why):
+    problem = read_problem(change_bddl(*changes))
+    assert movable(problem)[0] == "akita_black_bowl_1"  # it does not need their nouns
+    with pytest.raises(SceneError, match=why):
+        Names(problem, "put both bowls on the plate")
