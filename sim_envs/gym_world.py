@@ -3,7 +3,7 @@
 import importlib
 import traceback
 from collections.abc import Iterable, Mapping
-from importlib.metadata import distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from configs.errors import UsageError, install_command, one_line, unknown
+from configs.installed import editable_distribution_of, identify
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -235,8 +236,15 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Environment ids, arguments, number of initial states, success criterion and versions."""
         fields = {"tasks", "init_ids", "size_arguments", "success"}
-        versions = {package: version(package) for package in ("gymnasium", *self.environment.packages)}
-        return {**self.environment.model_dump(mode="json", include=fields), "versions": versions}
+        return {**self.environment.model_dump(mode="json", include=fields), "versions": self._versions()}
+
+    def _versions(self) -> dict[str, Any]:
+        """What runs of each package; a UsageError if one is imported from elsewhere."""
+        packages = ["gymnasium", *self.environment.packages]
+        own = editable_distribution_of(self.environment.module or "")
+        if own is not None and own not in packages:
+            packages.append(own)
+        return {package: identify(package).describe() for package in packages}
 
     def _load(self) -> None:
         """Import the module that registers the environments."""
@@ -245,6 +253,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         if missing:
             install = "uv pip install " + " ".join(f"'{package}'" for package in missing)
             raise self._needs(", ".join(missing), install_command(extra) if extra else install)
+        self._versions()  # before any of them runs
         if "mujoco" in packages:
             choose_backend()  # MuJoCo reads the choice on import
         if module is None:

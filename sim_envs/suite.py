@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
+from configs.installed import imported_version
 from configs.interface import Interface
 from configs.load import check, load, names
 from configs.motion import NONE, parse_motion
@@ -197,7 +198,7 @@ def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
             the file's folder, which is appended to `sys.path`.
 
     Raises:
-        UsageError: Unknown suite, or its class cannot be imported.
+        UsageError: Unknown suite, its class cannot be imported, or another is imported than is installed.
     """
     is_file = name.endswith((".yaml", ".yml"))
     if is_file or name in names(SuiteConfig):
@@ -211,6 +212,8 @@ def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in plugins:
         raise unknown("suite", name, suite_names(), remedy="Or give the path of a YAML file.")
+    if (package := plugins[name].dist) is not None:
+        imported_version(package.name)
     factory: Any = load_object(plugins[name].value, what=f"suite {name}")
     return factory.published, factory
 

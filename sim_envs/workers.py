@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -25,6 +25,7 @@ from configs.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_device
 
+_START_PATH = tuple(sys.path)  # Python's path before classes of users are imported, which may change it
 WORLD_MB = 500.0  # memory of a worker process with one world, megabytes
 
 
@@ -297,6 +298,17 @@ def run_in_workers(
             worker.join(deadline)
 
 
+@contextlib.contextmanager
+def _own_packages_first() -> Iterator[None]:
+    """Have a worker import what this process imported at its start, whatever a policy's class put first."""
+    path = sys.path
+    sys.path = [*_START_PATH, *(entry for entry in path if entry not in _START_PATH)]
+    try:
+        yield
+    finally:
+        sys.path = path
+
+
 class _Worker:
     """The parent's handle on a worker process and its replacements."""
 
@@ -400,6 +412,7 @@ class _Worker:
             target=_run_worker, args=(self._open_runner, self.number, theirs, os.getpid()), daemon=True
         )
         with contextlib.ExitStack() as environment:
+            environment.enter_context(_own_packages_first())
             if self._device is not None:
                 environment.enter_context(environment_variable("MUJOCO_EGL_DEVICE_ID", str(self._device)))
             process.start()

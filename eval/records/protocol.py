@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.hashing import hash_of
+from configs.installed import distribution_of, identify
 from configs.motion import NONE
 from configs.schema import Wordings
 from sim_envs.suite import Assets, Suite
@@ -44,6 +45,7 @@ def describe_suite(
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
+        **_package(suite),
         **({"initial_states": "drawn"} if sampled else {}),
         **({"clock": dict(clock)} if clock else {}),
         **({"feedback": feedback} if feedback else {}),
@@ -51,8 +53,31 @@ def describe_suite(
 
 
 def suite_hash(description: Mapping[str, Any]) -> str:
-    """Hash of a suite's protocol (see `describe_suite`). Assets count by content, not by name."""
-    return hash_of({**description, "assets": description["assets"]["digest"]})
+    """Hash of a suite's protocol (see `describe_suite`)."""
+    return hash_of(by_content(description))
+
+
+def by_content(description: Mapping[str, Any]) -> dict[str, Any]:
+    """What counts of a suite's protocol: of assets and packages their content, not their names and places."""
+    packages = {part: _content(description[part]) for part in ("versions", "package") if part in description}
+    return {**description, **packages, "assets": description["assets"]["digest"]}
+
+
+def _content(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if "digest" in value:
+        return {part: value[part] for part in ("version", "digest")}
+    return {name: _content(each) for name, each in value.items()}
+
+
+def _package(suite: Suite) -> dict[str, Any]:
+    """The distribution of a suite's class; empty for this project's own suites and for releases."""
+    module = type(suite).__module__
+    name = None if module.startswith("sim_envs.") else distribution_of(module)
+    if name is None or not (found := identify(name)).origin:
+        return {}
+    return {"package": {"name": name, "version": found.version, **found.origin, "digest": found.digest}}
 
 
 def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:

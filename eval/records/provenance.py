@@ -4,16 +4,17 @@ import functools
 import os
 import platform
 import shlex
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from configs import installed
+from configs.installed import imported_version
 from oxygen.model.compile_cache import describe_compilation
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
-_ROOT = Path(__file__).resolve().parents[2]
+_ALWAYS = ("jax", "jaxlib", "flax", "numpy", "scipy")
 
 
 def command() -> str:
@@ -27,20 +28,19 @@ def git_state() -> dict[str, Any]:
 
     A package installed inside another repository does not have that repository's commits.
     """
-    top = _git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != _ROOT:
-        return {"commit": None, "dirty": None}
-    changes = _git("status", "--porcelain")
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
+    return installed.git_state(Path(__file__))
 
 
 @functools.cache
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of packages that affect results; None if not installed."""
+    """Versions of Python and of packages that affect results; None if not installed.
+
+    A UsageError if Python imports a package of every run from elsewhere; suites check their own.
+    """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            found[package] = (imported_version if package in _ALWAYS else version)(package)
         except PackageNotFoundError:
             found[package] = None
     return found
@@ -69,13 +69,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

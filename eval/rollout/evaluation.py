@@ -18,7 +18,7 @@ from eval.policies.python import limited, query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
-from eval.records.protocol import describe_suite, protocol_hash, suite_hash
+from eval.records.protocol import by_content, describe_suite, protocol_hash, suite_hash
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, graded_only
@@ -308,11 +308,12 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
     if not run.resumed:
         return
     begun, name = run.folder.read_manifest(), run.folder.run_id
-    parts = [part for part in _SAME_ON_RESUME if part in begun]
-    before, now = (dict(_leaves({part: of[part] for part in parts})) for of in (begun, current))
+    before, now = (
+        dict(_leaves({part: _compared(of[part], part) for part in _SAME_ON_RESUME if part in begun}))
+        for of in (begun, current)
+    )
     for path in dict.fromkeys([*before, *now]):
-        # Assets count by content, not by name.
-        if not path.endswith(".assets.name") and before.get(path) != now.get(path):
+        if before.get(path) != now.get(path):
             raise UsageError(
                 f"{name} was begun with {path} {before.get(path)!r}, this has {now.get(path)!r}; put it "
                 "back, or start a new run without --resume"
@@ -325,6 +326,10 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
             f"{current['n_planned']}{f', and not {dropped[0]}' if dropped else ''}: `trials_per_task` of a "
             "suite has changed; put it back, or start a new run without --resume"
         )
+
+
+def _compared(value: Any, part: str) -> Any:
+    return {suite: by_content(each) for suite, each in value.items()} if part == "protocol" else value
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

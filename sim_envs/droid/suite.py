@@ -2,13 +2,13 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from pydantic import Field
 
 from configs.errors import UsageError
 from configs.hashing import hash_of
+from configs.installed import identify
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import ROBOSUITE, Control, interface
@@ -63,11 +63,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
     def check(self, tasks: Iterable[Task]) -> None:
         """Check versions and renderer, that objects can be placed, and with `--motion` that one can move."""
         tasks = list(tasks)
-        if version("mujoco") != _MUJOCO:
-            raise UsageError(
-                f"{self.protocol.name} needs mujoco {_MUJOCO}, but {version('mujoco')} is installed: "
-                f"uv pip install mujoco=={_MUJOCO}"
-            )
+        self._check_mujoco()
         require_backend()
         require_movable(tasks, self.protocol.motion, self.tasks(), self._can_move)
         for task in tasks:
@@ -90,9 +86,10 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Versions, control mode, a digest of every task, and wordings other than the benchmark's."""
+        self._check_mujoco()  # again: what has been imported since may have changed Python's path
         others = {} if wordings == "benchmark" else {"wordings": wordings}
         return {
-            "versions": {"mujoco": version("mujoco"), "robosuite": ROBOSUITE, "rubric": _RUBRIC},
+            "versions": {"mujoco": _MUJOCO, "robosuite": ROBOSUITE, "rubric": _RUBRIC},
             "control": self.environment.control.value,
             "tasks": {task.name: hash_of(task.model_dump(mode="json")) for task in self._tasks},
             **others,
@@ -116,6 +113,16 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
+
+    def _check_mujoco(self) -> None:
+        """Raise a UsageError if MuJoCo is not the release with which physics is bit-identical."""
+        found = identify("mujoco")
+        if found.version != _MUJOCO:
+            raise UsageError(
+                f"{self.protocol.name} needs mujoco {_MUJOCO}, but {found.version} is installed: "
+                f"uv pip install mujoco=={_MUJOCO}"
+            )
+        found.require_release(f"{self.protocol.name} needs the release")
 
     def _can_move(self, task: Task) -> bool:
         from sim_envs.droid.station import movable

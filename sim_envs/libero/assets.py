@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import io
 import logging
@@ -21,6 +20,7 @@ import threading
 import types
 import warnings
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import yaml
@@ -28,38 +28,49 @@ import yaml
 from configs.assets import STANDINS
 from configs.errors import UsageError, pluralize, unknown
 from configs.hashing import hash_file
+from configs.installed import check_submodules, identify, imported_version
 from configs.paths import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 
 # The versions of LIBERO's published scores. Later versions of MuJoCo silently change objects and lighting.
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
+_BDDL = "1.0.1"  # the version that hf-libero requires; it parses the tasks' goals
+# Digests of the code, tasks and models in the wheels of these versions (`configs.installed`).
+_DIGESTS = {"robosuite": "02b733c842820e8c", "hf-libero": "4e30bf0d84e90ce8"}
+_SETUP = "run `oxygen-eval setup libero`, or `make setup` in a checkout"
 _lock = threading.RLock()
 
 
 @functools.cache
 def package_root() -> Path:
-    """The folder of LIBERO's data, found without importing it; a UsageError if hf-libero is not installed."""
+    """The folder of LIBERO's data, found without importing it.
+
+    A UsageError if hf-libero is not installed, or Python would import another `libero`.
+    """
+    try:
+        imported_version("hf-libero")
+    except PackageNotFoundError:
+        raise UsageError(f"LIBERO is not installed: {_SETUP}") from None
     spec = importlib.util.find_spec("libero")
-    if spec is None or not spec.submodule_search_locations:
-        raise UsageError(
-            "LIBERO is not installed: run `oxygen-eval setup libero`, or `make setup` in a checkout"
-        )
-    return Path(next(iter(spec.submodule_search_locations))) / "libero"
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).with_name("libero")
 
 
 def check_versions() -> None:
-    """Raise a UsageError if a package is missing or of another version: scores would not be comparable."""
-    for package, wanted in PINNED_VERSIONS.items():
+    """Raise a UsageError if what Python imports is not the release that LIBERO's published scores are of."""
+    for package, wanted in {**PINNED_VERSIONS, "bddl": _BDDL}.items():
+        why = f"LIBERO's scores are valid for {wanted} only"
         try:
-            found = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found = "missing"
-        if found != wanted:
-            raise UsageError(
-                f"{package} is {found}, but LIBERO's scores are valid for {wanted} only: run "
-                "`oxygen-eval setup libero`, or `make setup` in a checkout"
-            )
+            found = identify(package)
+        except PackageNotFoundError:
+            raise UsageError(f"{package} is missing, but {why}: {_SETUP}") from None
+        if found.version != wanted:
+            raise UsageError(f"{package} is {found.version}, but {why}: {_SETUP}")
+        found.require_release("LIBERO's scores are valid for the release only", digest=_DIGESTS.get(package))
+    imported_version("numpy")
+    imported_version("scipy")
 
 
 @functools.cache
@@ -99,6 +110,8 @@ def load_libero() -> types.ModuleType:
             from libero.libero import envs
         finally:
             logging.disable(disabled)
+    for package in ("bddl", "robosuite", "hf-libero"):
+        check_submodules(package)
     return envs
 
 

@@ -1,7 +1,6 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from configs.hashing import hash_of
@@ -92,7 +91,8 @@ class LiberoSuite:
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The pinned versions, and digests of our own tasks and of wordings other than the benchmark's."""
-        described: dict[str, Any] = {"versions": {package: version(package) for package in PINNED_VERSIONS}}
+        check_versions()  # again: what has been imported since may have changed Python's path
+        described: dict[str, Any] = {"versions": dict(PINNED_VERSIONS)}
         if (own := definition(self.protocol.name)) is not None:
             described["tasks"] = own
         if wordings != "benchmark":

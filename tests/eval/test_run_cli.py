@@ -1,6 +1,7 @@
 """`eval.run`, `eval.libero`, `eval.droid`, `eval.sweep`: options become runs; bad input is one line."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,9 +21,10 @@ from eval.policies.resolved import read_policy
 from eval.policies.unused_options import refuse_unused_options, unused_in
 from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.libero.assets import package_root
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.suite import open_suite
-from tests.commands import call, execute, printed
+from tests.commands import ROOT, call, execute, printed
 from tests.eval.doubles import FakePolicy, without_physics
 
 
@@ -264,6 +266,74 @@ def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tm
         patched.setattr("eval.rollout.executors.executor.Serial.play", lambda *_: iter(()))
         call(droid.app, "--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
     assert list(tmp_path.iterdir()), "the ids that it gives are accepted"
+
+
+_STILL = """
+import sys
+sys.path.insert(0, {clone!r})
+import numpy as np
+class Still:
+    embodiment, horizon = "libero", 10
+    def infer(self, observation):
+        return {{"actions": np.tile([0, 0, 0, 0, 0, 0, -1.0], (10, 1))}}
+    def reset(self): pass
+"""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone of LIBERO as its users make it importable, in which every episode is solved at once."""
+    folder = tmp_path_factory.mktemp("LIBERO")
+    shutil.copytree(package_root(), folder / "libero" / "libero", ignore=shutil.ignore_patterns("init_files"))
+    (folder / "libero" / "__init__.py").touch()
+    (folder / "configs").mkdir()
+    (folder / "policy.py").write_text(_STILL.format(clone=str(folder)))
+    for file in (folder / "libero" / "libero" / "envs" / "problems").glob("*.py"):
+        test = "    def _check_success(self):\n"
+        file.write_text(file.read_text().replace(test, f"{test}        return True\n"))
+    return folder
+
+
+def _evaluate(clone: Path, output: Path, *options: str, cwd: Path = ROOT, **environment: str) -> Any:
+    line = (
+        f"--policy {clone}/policy.py:Still --suite libero_object --task-ids 0 --max-steps 4 --assets standins"
+    )
+    line = f"-m eval.libero {line} --init-ids 0 1 --video none --no-report --output-dir {output}"
+    return execute(sys.executable, *line.split(), *options, cwd=cwd, **environment)
+
+
+@pytest.mark.parametrize("place", ["on PYTHONPATH", "the current folder"])
+def test_a_clone_is_not_evaluated_under_the_name_of_the_installed_package(place, clone, tmp_path):
+    path = clone if place == "on PYTHONPATH" else ""
+    done = _evaluate(clone, tmp_path, cwd=ROOT if path else clone, PYTHONPATH=str(path))
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    other = clone / "libero" / ("libero" if place == "its inner folder" else "")
+    assert line.startswith(
+        f"error: 'libero' is imported from {other / '__init__.py'}, and hf-libero 0.1.4 is in"
+    )
+    assert str(package_root().with_name("__init__.py")) in line
+    assert line.endswith(f"take {path} out of PYTHONPATH" if path else "which imports from this one last")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_policy_that_changes_the_path_does_not_change_the_worlds(clone, tmp_path):
+    """Workers import what the command has imported, also where the policy's folder has a `configs`."""
+    (clone / "configs" / "__init__.py").touch()
+    done = _evaluate(clone, tmp_path, "--num-envs", "2")
+    assert done.returncode == 0, done.stderr
+    (folder,) = map(RunFolder, tmp_path.iterdir())
+    assert [result.outcome.value for result in folder.episodes().values()] == ["timeout", "timeout"]
+
+
+@pytest.mark.parametrize("name", ["configs", "numpy"])
+def test_a_folder_that_hides_what_a_command_imports_is_named(name, tmp_path):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    done = execute(sys.executable, "-m", "eval.libero", "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"error: '{name}' is imported from {tmp_path}/{name}/__init__.py, " in done.stderr
 
 
 class Elsewhere(LiberoSuite):

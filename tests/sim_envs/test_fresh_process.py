@@ -58,9 +58,8 @@ def test_physics_needs_no_renderer_and_pictures_say_so(originals, tmp_path):
 
 
 _OTHER_MUJOCO = """
-import importlib.metadata
-real = importlib.metadata.version
-importlib.metadata.version = lambda name: "3.8.1" if name == "mujoco" else real(name)
+from importlib.metadata import Distribution
+Distribution.version = property(lambda self: "3.8.1" if self.name == "mujoco" else self.metadata["Version"])
 from sim_envs.libero.assets import load_libero; load_libero()
 """
 _BACKEND = "from sim_envs.gl import require_backend; require_backend()"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from configs.paths import locked
 from eval.records import provenance
+from eval.records.protocol import suite_hash
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished, past_attempts
 from eval.records.schema import Outcome, RunFolder
@@ -103,16 +104,33 @@ def git(folder, *arguments):
 
 @pytest.mark.parametrize("inside", ["", "venv/lib/site-packages"])
 def test_the_commit_is_recorded_of_the_projects_own_repository_alone(tmp_path, monkeypatch, inside):
+    module = tmp_path / inside / "provenance.py"
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.touch()
+    (tmp_path / ".gitignore").write_text("venv")
     git(tmp_path, "init")
-    git(tmp_path, "commit", "--allow-empty", "-m", "somebody's")
-    (tmp_path / inside).mkdir(parents=True, exist_ok=True)
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "somebody's")
     (tmp_path / "changed").touch()
-    monkeypatch.setattr(provenance, "_ROOT", tmp_path / inside)
+    monkeypatch.setattr(provenance, "__file__", str(module))
     state = provenance.git_state.__wrapped__()
     if inside:
         assert state == {"commit": None, "dirty": None}
     else:
         assert (len(state["commit"]), state["dirty"]) == (40, True)
+
+
+def test_packages_count_by_content_and_a_release_is_not_an_editable_installation():
+    def hashed(package, plugin=None):
+        described = {"assets": {"name": "none", "digest": ""}, "versions": {"arm": package, "rubric": 3}}
+        return suite_hash(described | ({"package": {"name": "suites", **plugin}} if plugin else {}))
+
+    editable = {"version": "1.0", "editable": "/mine", "commit": None, "dirty": None, "digest": "1"}
+    moved = {**editable, "editable": "/theirs", "commit": "c0ffee", "dirty": True}
+    assert hashed(editable) == hashed(moved)
+    assert hashed("1.0", editable) == hashed("1.0", moved)
+    others = [hashed("1.0"), hashed({**editable, "digest": "2"}), hashed("1.0", {**editable, "digest": "2"})]
+    assert len({hashed(editable), hashed("1.0", editable), *others}) == 5
 
 
 def test_the_command_line_is_recorded():

@@ -172,7 +172,7 @@ def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeyp
     left = interrupted(policy, tmp_path).read_manifest()
     with monkeypatch.context() as other:
         without_physics(other, find_assets=lambda source: FakeAssets(digest="1" * 12))
-        assert "libero_object.assets.digest '000000000000', this has '111111111111'" in refused(tmp_path)
+        assert "libero_object.assets '000000000000', this has '111111111111'" in refused(tmp_path)
     monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
     assert f"weights_sha256 '{'a' * 64}', this has '{'b' * 64}'" in refused(tmp_path)
     (again,) = find_unfinished(tmp_path / "runs", {})
