@@ -16,6 +16,7 @@ from configs import __version__
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
 from configs.paths import parse_yaml, refuse_home
+from configs.redaction import MASK, is_secret
 
 ValueT = TypeVar("ValueT")
 
@@ -144,8 +145,9 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
             except UsageError:
                 kwargs[key] = ...
         if not isinstance(kwargs[key], str | int | float | bool | None):
+            shown = MASK if is_secret(key, value) else repr(value)
             raise UsageError(
-                f"policy argument {key!r} is {value!r}; give a number, true, false, null or a (quoted) word"
+                f"policy argument {key!r} is {shown}; give a number, true, false, null or a (quoted) word"
             )
     return kwargs
 

@@ -7,15 +7,17 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
+from configs.redaction import redact_text
+
 _LONGEST_WORD, _LONGEST_LINE = 300, 900  # limits of a message, characters; longer ones are cut
 _MOST_NAMES = 8  # of those allowed
 
 
 class UsageError(ValueError):
-    """Invalid input by the user. Its message is one line; commands print it and exit with code 2."""
+    """Invalid input by the user. Its message is one line without secrets, which commands print."""
 
     def __init__(self, message: str) -> None:
-        one_line = " ".join(message.split())
+        one_line = redact_text(" ".join(message.split()))
         cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", one_line)
         shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
         super().__init__(shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…")

@@ -145,7 +145,8 @@ class WandbLogger:
             config=describe(run),
             resume="allow",
             reinit="create_new",  # variants are open at the same time
-            settings=wandb.Settings(console="off", silent=True),
+            # Without W&B's own record of the command line, which would have the secrets in it.
+            settings=wandb.Settings(console="off", silent=True, x_disable_meta=True),
         )
         self._run.define_metric("*", step_metric=_STEP)
         self.where = self._run.url or f"wandb sync {Path(self._run.dir).parent}"

@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from configs.errors import UsageError
 from configs.feedback import FeedbackByTask
+from configs.redaction import remember_secrets, strip_url
 from configs.schema import Preset
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.openpi import OpenpiPolicy
@@ -68,6 +69,7 @@ class ServerOptions(Preset):
         key = os.environ.get(self.api_key_env)
         if not key:
             raise UsageError(f"policy argument 'api_key_env': the environment has no {self.api_key_env}")
+        remember_secrets(key, secret=True)
         return {"Authorization": f"Api-Key {key}"}
 
 
@@ -83,7 +85,8 @@ class PolicyClient:
 
     def __init__(self, url: str, options: ServerOptions, *, notify: Callable[[str], None]) -> None:
         self._metadata: Mapping[str, Any] | None = None
-        self._url, self._headers, self._notify = url, options.headers, notify
+        self._url, self._shown = url, strip_url(url)
+        self._headers, self._notify = options.headers, notify
         self._answer_s, self._connect_s = options.timeout_s, options.connect_timeout_s
         self._resources = ExitStack()
         self._connection: ClientConnection | None = None
@@ -155,19 +158,19 @@ class PolicyClient:
 
     def _exchanged(self, query: bytes) -> bytes | str:
         if self._connection is None:
-            raise PolicyServerError(f"the connection to {self._url} was lost in this episode")
+            raise PolicyServerError(f"the connection to {self._shown} was lost in this episode")
         try:
             self._connection.send(query)
             return self._connection.recv(timeout=self._answer_s)
         except TimeoutError as error:
             raise PolicyServerError(
-                f"{self._url} has not answered a query within {self._answer_s:g} s"
+                f"{self._shown} has not answered a query within {self._answer_s:g} s"
             ) from error
         except ConnectionClosed as error:
-            raise PolicyServerError(f"{self._url} {_ending(error)}") from error
+            raise PolicyServerError(f"{self._shown} {_ending(error)}") from error
 
     def _failed(self, text: str) -> PolicyServerError:
-        return PolicyServerError(f"{self._url} failed, with this text:\n{text}")
+        return PolicyServerError(f"{self._shown} failed, with this text:\n{text}")
 
     def _connect(self) -> None:
         """Try until there is a server, with growing pauses."""
@@ -189,7 +192,7 @@ class PolicyClient:
             if left <= 0:
                 raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}")
             if attempt == 0:
-                self._notify(f"waiting up to {left:.0f} s for a policy server at {self._url}: {reason}")
+                self._notify(f"waiting up to {left:.0f} s for a policy server at {self._shown}: {reason}")
             time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2 ** min(attempt, 10)))
 
     def _attempt(self, limit: float) -> None:
@@ -229,7 +232,7 @@ class PolicyClient:
             self._resources = resources.pop_all()
 
     def _lost(self, why: str) -> PolicyLostError:
-        return PolicyLostError(f"the policy server at {self._url} {why}")
+        return PolicyLostError(f"the policy server at {self._shown} {why}")
 
 
 class RemotePolicy(OpenpiPolicy):

@@ -11,6 +11,7 @@ from configs.feedback import FeedbackByTask
 from configs.interface import Interface, compare
 from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import check, load, names
+from configs.redaction import remember_secrets
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.records.run_folders import policy_name
@@ -41,6 +42,7 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     description, and the checkpoint's card the rest. A policy that does not exist, an invalid card, or a
     model that has changed, is a UsageError.
     """
+    remember_secrets({"policy": name, "policy_kwargs": kwargs})
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
     is_server = name.startswith(("ws://", "wss://"))
@@ -68,6 +70,7 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
                 f"{policy.kind}, so leave it out"
             )
         policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
+    remember_secrets(policy.model_dump())
     return completed(policy)
 
 

@@ -12,6 +12,7 @@ from websockets.uri import parse_uri
 from configs.cli import check
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
+from configs.redaction import strip_url
 from configs.schema import Fields, Mode, read_feedback
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError, do_nothing
 from eval.policies.openpi import assumption, named, opened
@@ -41,7 +42,8 @@ def open_websocket(
     `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
 
     `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at
-    once. Our server runs in one of the run's `modes`, and each of the `worlds` has a connection of its own.
+    once, or if its address has a part that is not recorded. Our server runs in one of the run's `modes`, and
+    each of the `worlds` has a connection of its own.
 
     Raises:
         UsageError: The server cannot be reached, has another protocol or does not fit the run, or an
@@ -52,10 +54,16 @@ def open_websocket(
     except (InvalidURI, ValueError) as error:
         raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
     options = check(ServerOptions, kwargs, source="policy arguments")
+    shown = strip_url(url)
+    if shown != url:
+        notify(
+            f"Records name the server {shown}, without the user, password and query of its address. "
+            "--policy-kwargs api_key_env=NAME sends a key that an environment variable has."
+        )
     client = PolicyClient(url, options, notify=notify)
     try:
         client.reset()
-        policy = _policy_of(client, url, options, modes, worlds)
+        policy = _policy_of(client, shown, options, modes, worlds)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:

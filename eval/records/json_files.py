@@ -1,4 +1,4 @@
-"""Crash-safe JSON files: atomic replacement, and append-only JSON lines."""
+"""Crash-safe JSON files without secrets: atomic replacement, and append-only JSON lines."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.paths import parse_json_object, regular, sync
+from configs.redaction import redact
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -38,7 +39,7 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
             lines.seek(-1, os.SEEK_END)
             if lines.read(1) != b"\n":  # of a write that was cut off
                 lines.truncate(path.read_bytes().rfind(b"\n") + 1)
-        lines.write(json_line(record))
+        lines.write(json_line(redact(record)))
         lines.flush()
         os.fsync(lines.fileno())
 
@@ -49,7 +50,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            file.write(json.dumps(redact(content), indent=1, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())  # content before name, in case of a power cut
         partial.replace(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 from configs import installed
 from configs.installed import imported_version
+from configs.redaction import redact_command
 from oxygen.model.compile_cache import describe_compilation
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
@@ -18,8 +19,8 @@ _ALWAYS = ("jax", "jaxlib", "flax", "numpy", "scipy")
 
 
 def command() -> str:
-    """The command line, quoted for a shell."""
-    return shlex.join(["python", *sys.orig_argv[1:]])
+    """The command line without its secrets, quoted for a shell."""
+    return shlex.join(["python", *redact_command(sys.orig_argv[1:])])
 
 
 @functools.cache

@@ -7,14 +7,15 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from configs.errors import UsageError
 from configs.load import agrees, check, load
 from configs.paths import locked, read_json_object
-from configs.schema import PolicyConfig, RunConfig, SweepConfig, VariantsConfig
+from configs.redaction import MASK, redact, strip_url
+from configs.schema import PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
@@ -38,12 +39,16 @@ class Run:
     folder: RunFolder
     resumed: bool = False  # whether it may have earlier records
 
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """The run with other values of some options."""
+        return dataclasses.replace(self, config=self.config.model_copy(update=options))
+
 
 def policy_name(given: str) -> str:
     """A policy's name in records and tables: from its YAML file, class or server address; else as given."""
     if given.endswith((".yaml", ".yml")):
         return load(PolicyConfig, given).name
-    scheme, _, address = given.partition("://")
+    scheme, _, address = strip_url(given).partition("://")
     if scheme in ("ws", "wss"):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", address).strip("-")
     return given.rpartition(":")[2] if not address else given
@@ -137,7 +142,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()
-    others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
+    others = redact({option: value for option, value in given.items() if option not in {"mode", "against"}})
     finished = []
     for variants in _evaluations_newest_first(output_dir):
         configs = [variant.config for variant in variants]
@@ -155,7 +160,8 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             warn_skipped(variants[0].folder.path, error)
             continue
         if unfinished:
-            return variants
+            secrets = _secrets_again(configs[0], given, variants[0].folder.run_id)
+            return tuple(each.with_options(secrets) for each in variants)
         finished.append(variants[0].folder.run_id)
     if finished:
         raise UsageError(
@@ -164,6 +170,23 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     raise UsageError(
         f"nothing to resume: no unfinished run in {output_dir} has these options; start one without --resume"
     )
+
+
+def _secrets(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The options that are not recorded as they are."""
+    return {option: value for option, value in given if redact({option: value}) != {option: value}}
+
+
+def _secrets_again(recorded: Preset, given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The options of a run or sweep that are not recorded as they are; without one of them, a UsageError."""
+    secrets = _secrets(given.items())
+    for option, value in recorded.model_dump().items():
+        if option not in secrets and MASK in str(value):
+            raise UsageError(
+                f"{name} needs what is not recorded, a secret in its {option} ({value}); give the option "
+                "again, as when it was started"
+            )
+    return secrets
 
 
 def _evaluations_newest_first(output_dir: Path) -> list[tuple[Run, ...]]:
@@ -238,6 +261,8 @@ class SweepFolder:
 
     path: Path  # the folder
     file: str = _SWEEP_FILE  # the name of the record in it
+    # Options with secrets, which are not recorded.
+    secrets: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -269,7 +294,8 @@ class SweepFolder:
 
     def config(self) -> SweepConfig:
         """The configuration; a record that cannot be read, or of another version, is a UsageError."""
-        return check(SweepConfig, self.read()["config"], source=str(self.record_path))
+        recorded = check(SweepConfig, self.read()["config"], source=str(self.record_path))
+        return recorded.model_copy(update=self.secrets)
 
     def write(self, config: SweepConfig, *, status: str, **results: Any) -> None:
         """Replace the record, whole or not at all."""
@@ -278,7 +304,8 @@ class SweepFolder:
 
     def runs(self) -> tuple[Run, ...]:
         """The runs of the cells, in their order; none if none has begun."""
-        return next(iter(_evaluations_newest_first(self.path)), ())
+        runs = next(iter(_evaluations_newest_first(self.path)), ())
+        return tuple(run.with_options(self.secrets) for run in runs)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -308,7 +335,7 @@ def new_sweep(output_dir: Path, config: SweepConfig) -> SweepFolder:
             folder.path.mkdir(parents=True)
             break
     folder.write(config, status="running")
-    return folder
+    return dataclasses.replace(folder, secrets=_secrets(config))
 
 
 def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFolder:
@@ -321,10 +348,10 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
         except UsageError as error:
             warn_skipped(folder.path, error)
             continue
-        if not agrees(config, given):
+        if not agrees(config, redact(given)):
             continue
         if status != "complete":
-            return folder
+            return dataclasses.replace(folder, secrets=_secrets_again(config, given, folder.path.name))
         complete = complete or folder
     if complete is not None:
         raise UsageError(

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import Field, StrictInt
 from typing_extensions import TypedDict
@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from configs.cli import check
 from configs.errors import UsageError
 from configs.paths import read_json_object
+from configs.redaction import redact, redact_text
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
@@ -144,6 +145,13 @@ class EpisodeResult:
                 "action have one, and a traceback"
             )
 
+    def redacted(self) -> Self:
+        """The result without the secrets that stand in its error and traceback."""
+        if self.error is None or self.traceback is None:
+            return self
+        error, raised = redact_text(self.error), redact_text(self.traceback)
+        return dataclasses.replace(self, error=error, traceback=raised)
+
     @property
     def success_s(self) -> float | None:
         """Simulated seconds to success; None if the task was not solved."""
@@ -238,7 +246,7 @@ class RunFolder:
                 "run it again"
             )
         check(_Manifest, content, source=str(self.manifest_path))
-        return _Fields(content, source=str(self.manifest_path))
+        return _Fields(redact(content), source=str(self.manifest_path))  # of older versions
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest atomically."""

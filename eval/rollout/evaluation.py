@@ -11,6 +11,7 @@ from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
 from configs.feedback import parse_answer, prompt_fields
+from configs.redaction import redact
 from configs.schema import PlayConfig, RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
@@ -145,7 +146,8 @@ def _play(
                     interrupts,
                     lambda world, job: monitor.began(world, job.variant, job.key),
                 )
-                for job, result in played:
+                for job, played_result in played:
+                    result = played_result.redacted()
                     folders[job.variant].append(result)
                     monitor.episode(job.variant, result)
                     errors = [*errors, result] if result.outcome is Outcome.ERROR else []
@@ -310,7 +312,7 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
     begun, name = run.folder.read_manifest(), run.folder.run_id
     before, now = (
         dict(_leaves({part: _compared(of[part], part) for part in _SAME_ON_RESUME if part in begun}))
-        for of in (begun, current)
+        for of in (begun, redact(current))
     )
     for path in dict.fromkeys([*before, *now]):
         if before.get(path) != now.get(path):

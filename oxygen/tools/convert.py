@@ -15,6 +15,7 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
+from configs.redaction import redact
 from oxygen.model.config import PRESETS
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
@@ -94,7 +95,7 @@ def convert(
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
         shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
         sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
-        description = {"source": str(source), "fits": fits, "sizes": sizes}
+        description = {"source": redact(str(source)), "fits": fits, "sizes": sizes}
         (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
     arrays = {
         path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.errors import UsageError
+from configs.redaction import redact
 from configs.training import TrainConfig
 from oxygen.model.config import Pi05Config
 from oxygen.serving.language import LanguageTask
@@ -58,7 +59,7 @@ class TrainingConfig:
         content = dataclasses.asdict(self)
         del content["options"]
         content |= {"recipe": self.options.recipe(), "data": self.options.data}
-        as_json: dict[str, Any] = json.loads(json.dumps(content))
+        as_json: dict[str, Any] = redact(json.loads(json.dumps(content)))
         feeding = any(task.feedback for task in self.tasks)
         for task in as_json["tasks"] if not feeding else ():
             del task["feedback"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.paths import read_json_object
+from configs.redaction import redact
 
 RUN_FILE = "run.json"
 """Identifies a training, and has the command line's options as `options`."""
@@ -48,7 +49,7 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
 
 def write_run_file(folder: Path, identity: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Write `run.json` atomically; the options of a resumed training replace the earlier ones."""
-    content = {**identity, "options": options}
+    content = {**identity, "options": redact(options)}
     file = folder / RUN_FILE
     partial = file.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

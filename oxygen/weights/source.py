@@ -26,6 +26,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from configs.errors import UsageError, unknown
 from configs.paths import cache_folder
+from configs.redaction import redact, strip_url
 
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"
@@ -109,11 +110,12 @@ def cached(url: str) -> Path:
         raise UsageError(f"{url} does not name a file or folder")
     below = [quote(part, safe="") for part in parts.path.strip("/").split("/")]
     if parts.query:
-        below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
+        query = hashlib.sha256(parts.query.encode()).hexdigest()[:16]  # which may hold a secret
+        below[-1] = f"%3F{query}-{below[-1]}"  # the suffix stays last
     if any(part in (".", "..", "") for part in below):
         raise UsageError(f"{url} is not a plain path: it has an empty part, '.' or '..'")
     return cache_folder(CACHE_VARIABLE, "checkpoints").joinpath(
-        parts.scheme, quote(parts.netloc, safe=""), *below
+        parts.scheme, quote(parts.netloc.rpartition("@")[2], safe=""), *below
     )
 
 
@@ -186,7 +188,9 @@ def _download(url: str, target: Path) -> None:
         progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
         concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
     ):
-        advance = functools.partial(bar.advance, bar.add_task(url, total=sum(file.size for file in files)))
+        advance = functools.partial(
+            bar.advance, bar.add_task(strip_url(url), total=sum(file.size for file in files))
+        )
         pending = [pool.submit(_get, file, target / file.name, advance, stop) for file in files]
         try:
             for done in concurrent.futures.as_completed(pending):
@@ -196,7 +200,7 @@ def _download(url: str, target: Path) -> None:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     draft = _marker(target).with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(json.dumps({"url": url, "files": {file.name: file.size for file in files}}))
+    draft.write_text(json.dumps({"url": redact(url), "files": {file.name: file.size for file in files}}))
     draft.replace(_marker(target))
 
 

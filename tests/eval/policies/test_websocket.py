@@ -41,9 +41,9 @@ def query(policy):
 
 
 def test_observations_go_out_in_openpis_keys_and_actions_come_back(monkeypatch):
-    monkeypatch.setenv("MY_KEY", "secret")
+    monkeypatch.setenv("MY_KEY", "K3Y")
     with OpenpiServer() as server, acting(server, api_key_env="MY_KEY") as policy:
-        assert server.headers[0]["Authorization"] == "Api-Key secret"
+        assert server.headers[0]["Authorization"] == "Api-Key K3Y"
         acted = query(policy)
         assert policy.interface.name == server.url
         assert acted.dtype == np.float64
