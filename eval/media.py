@@ -37,8 +37,16 @@ class _PlayedEpisode:
     times: Mapping[str, float]
 
     def _captions(self) -> Iterator[Caption]:
-        mode, clock, result = self.identity.mode, self.identity.clock, self.result
-        captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **self.times)
+        run, result = self.identity, self.result
+        captions = EpisodeCaptions(
+            result.key,
+            task=result.language,
+            policy=run.policy,
+            mode=run.mode,
+            has_texts=result.requests.requested > 0,
+            clock=run.clock,
+            **self.times,
+        )
         for query in read_queries(self.run, result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):

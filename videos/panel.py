@@ -1,4 +1,4 @@
-"""Draws one video frame: the cameras side by side, the policy's texts and their grades, time and latency."""
+"""Draws one video frame: the cameras side by side, time, and the policy's texts with grades and latency."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from configs.latency import Latency
 from videos import theme
 from videos.text import cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
 from videos.theme import Mark
-from videos.timeline import QueryTimeline, draw_latencies, draw_timeline
+from videos.timeline import AXIS_BOTTOM, QueryTimeline, draw_latencies, draw_legend, draw_timeline
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,9 @@ class Caption:
     # Name of the episode, e.g. `libero_object · task 3 · init 12`.
     episode: str
     mode: str  # the scheduling mode
+    policy: str = ""  # name of the policy
+    # Whether the policy writes texts; a frame without them has neither a sidebar nor a narration.
+    has_texts: bool = True
     time_s: float  # simulated seconds since the first query
     limit_s: float | None = None  # the episode's limit, simulated seconds; None without one
     latencies: tuple[Latency, ...] = ()  # the latest queries, oldest first, the current one included
@@ -49,13 +52,14 @@ class Caption:
 def compose(
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], caption: Caption, *, outcome: str | None = None
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw one frame, of size `theme.picture_size`.
+    """Draw one frame, of size `picture_size`.
 
     Cameras are drawn from left to right. The first is current; the others are labelled as of the last query.
     The last frame of an episode has its `outcome`.
     """
     cameras = len(images)
-    canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
+    words = caption.task, caption.episode, caption.policy, caption.mode
+    canvas = _backdrop(*words, size=picture_size(caption, cameras), has_texts=caption.has_texts).copy()
     for index, (name, pixels) in enumerate(images.items()):
         tag = _label(name) if index == 0 else f"{_label(name)}, last query"
         canvas.paste(_camera(tag, pixels), _camera_corner(index), _camera_mask())
@@ -71,6 +75,19 @@ def compose(
         canvas.paste(colour, (left, top), round_mask(width, height, height // 2))
         centre = (left + width // 2, top + height // 2 - 1)
         ImageDraw.Draw(canvas).text(centre, text, theme.BACKGROUND, font, anchor="mm")
+    if caption.has_texts:
+        _draw_texts(canvas, caption)
+    picture = np.array(canvas)
+    draw_moment(picture, caption)
+    return picture
+
+
+def picture_size(caption: Caption, cameras: int) -> tuple[int, int]:
+    """Width and height of the frames of an episode."""
+    return theme.picture_size(cameras, texts=caption.has_texts, timeline=caption.timeline is not None)
+
+
+def _draw_texts(canvas: Image.Image, caption: Caption) -> None:
     left = _text_left(canvas.width)
     canvas.paste(draw_latencies(caption.latencies, caption.mode), (left, theme.LATENCIES_TOP))
     below = theme.HEADING_HEIGHT
@@ -78,11 +95,8 @@ def compose(
         parts = () if text is None else text.parts
         canvas.paste(draw_memory(parts, height - below), (left, top + below))
     narration = "" if caption.narration is None else caption.narration.text
-    block = draw_narration(narration, theme.cameras_width(cameras))
+    block = draw_narration(narration, _cameras_width(caption, canvas.width))
     canvas.paste(block, (theme.MARGIN, theme.NARRATION_TOP + below))
-    picture = np.array(canvas)
-    draw_moment(picture, caption)
-    return picture
 
 
 def draw_first_camera(
@@ -101,9 +115,16 @@ def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) 
     The frame is modified in place; `caption` is that of the frame at the time to show.
     """
     left, time_s = _text_left(picture.shape[1]), caption.time_s
-    width = picture.shape[1] - theme.SIDEBAR - 3 * theme.MARGIN
-    _replace(picture, (left, theme.NUMBERS_TOP), _draw_numbers(caption))
+    width = _cameras_width(caption, picture.shape[1])
     _replace(picture, (theme.MARGIN, theme.PROGRESS_TOP), draw_progress(caption, width))
+    if not caption.has_texts:
+        _replace(picture, (theme.MARGIN, theme.PLAIN_NUMBERS_TOP), _draw_plain_numbers(caption, width))
+        if caption.timeline is not None:
+            timeline = draw_timeline(caption.timeline, caption.mode, time_s=time_s)
+            bars = timeline.crop((0, 1, timeline.width, AXIS_BOTTOM))  # without its legend
+            _replace(picture, (theme.MARGIN + theme.PADDING, theme.PLAIN_CARD_TOP + 12), bars)
+        return
+    _replace(picture, (left, theme.NUMBERS_TOP), _draw_numbers(caption))
     narration = draw_heading("narration", caption.narration, time_s, width=width, ground=theme.BACKGROUND)
     _replace(picture, (theme.MARGIN, theme.NARRATION_TOP), narration)
     for label, text, top, _ in _memories(caption):
@@ -131,32 +152,71 @@ def _replace(picture: UInt8[np.ndarray, "height width 3"], at: tuple[int, int], 
     picture[top : top + block.height, left : left + block.width] = np.asarray(block)
 
 
+def _cameras_width(caption: Caption, picture_width: int) -> int:
+    sidebar = theme.SIDEBAR + theme.MARGIN if caption.has_texts else 0
+    return picture_width - sidebar - 2 * theme.MARGIN
+
+
 def _text_left(picture_width: int) -> int:
     return picture_width - theme.MARGIN - theme.SIDEBAR + theme.PADDING
 
 
 @functools.lru_cache(maxsize=2)
-def _backdrop(task: str, episode: str, mode: str, cameras: int) -> Image.Image:
-    width, height = theme.picture_size(cameras)
+def _backdrop(
+    task: str, episode: str, policy: str, mode: str, *, size: tuple[int, int], has_texts: bool
+) -> Image.Image:
+    width, height = size
     canvas = Image.new("RGB", (width, height), theme.BACKGROUND)
     room = width - 2 * theme.MARGIN
     title = Image.new("RGB", (room, theme.CAMERA_TOP), theme.BACKGROUND)  # its edges clip accents
     draw = ImageDraw.Draw(title)
-    draw.text((0, 22), cut(episode, load_font(14), room), theme.MUTED, load_font(14))
+    small, bold = load_font(14), load_font(14, bold=True)
+    whose = "" if has_texts else cut(policy, bold, room // 2)
+    draw.text((room, 22), whose, theme.TEXT, bold, anchor="ra")
+    draw.text((0, 22), cut(episode, small, room - 16 - round(bold.getlength(whose))), theme.MUTED, small)
     line, font = fit(task, width=room, sizes_px=range(25, 15, -1))
     draw.text((0, 63), line, theme.TEXT, font, anchor="lm")
     canvas.paste(title, (theme.MARGIN, 0))
     draw = ImageDraw.Draw(canvas)
-    left, card_height = theme.sidebar_left(cameras), theme.BOTTOM - theme.CAMERA_TOP
+    if not has_texts:
+        if height > theme.PLAIN_HEIGHT:
+            card = round_mask(room, theme.PLAIN_CARD_HEIGHT, theme.CORNER)
+            canvas.paste(theme.CARD, (theme.MARGIN, theme.PLAIN_CARD_TOP), card)
+            beside = theme.MARGIN + theme.PADDING + theme.SIDEBAR_TEXT + 28, theme.PLAIN_CARD_TOP + 34
+            draw_legend(draw, beside, mode, columns=1, busy="next query")
+        return canvas
+    left, card_height = width - theme.MARGIN - theme.SIDEBAR, theme.BOTTOM - theme.CAMERA_TOP
     card = round_mask(theme.SIDEBAR, card_height, theme.CORNER)
     canvas.paste(theme.CARD, (left, theme.CAMERA_TOP), card)
     left, top, rule = left + theme.PADDING, theme.CAMERA_TOP + theme.PADDING, theme.MEMORY_TOP - theme.PADDING
-    draw_label(draw, left, top, "mode")
-    colour, font = theme.MODE_COLOURS.get(mode, theme.TEXT), load_font(21, bold=True)
+    draw_label(draw, left, top, "policy" if policy else "mode")
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
     canvas.paste(colour, (left, top + 27), round_mask(12, 12, 6))
-    draw.text((left + 22, top + 32), cut(mode, font, theme.SIDEBAR_TEXT - 22), colour, font, anchor="lm")
+    name = f"{policy} · {mode}" if policy else mode
+    name, font = fit(name, width=theme.SIDEBAR_TEXT - 22, sizes_px=range(21, 13, -1))
+    draw.text((left + 22, top + 32), name, colour, font, anchor="lm")
     draw.line((left, rule, left + theme.SIDEBAR_TEXT, rule), theme.LINE)
     return canvas
+
+
+def _draw_plain_numbers(caption: Caption, width: int) -> Image.Image:
+    """Simulated time on a line; on a clock, also what it charges for the actions of the latest query."""
+    block = Image.new("RGB", (width, theme.PLAIN_NUMBERS_HEIGHT), theme.BACKGROUND)
+    of = "s" if caption.limit_s is None else f"of {caption.limit_s:.3g} s"
+    pieces = [("", f"{caption.time_s:.2f}", of)]
+    if caption.timeline is not None and caption.latencies:
+        pieces += [("latency", format_milliseconds(caption.latencies[-1].actions_ms), "ms")]
+    draw, left, small, large = ImageDraw.Draw(block), 0, load_font(15), load_font(22, bold=True)
+    for words in pieces:
+        for text, font, colour in zip(words, (small, large, small), _PLAIN_COLOURS, strict=True):
+            draw.text((left, 22), text, colour, font, anchor="ls")
+            left += round(font.getlength(text)) + 6 if text else 0
+        left += 24
+    draw.text((left, 22), cut(caption.clock, small, width - left), theme.DIMMED, small, anchor="ls")
+    return block
+
+
+_PLAIN_COLOURS = theme.MUTED, theme.TEXT, theme.MUTED
 
 
 def _draw_numbers(caption: Caption) -> Image.Image:

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from videos import theme
 from videos.mp4 import Mp4Writer, VideoError
-from videos.panel import Caption, compose, draw_first_camera, draw_moment
+from videos.panel import Caption, compose, draw_first_camera, draw_moment, picture_size
 
 _OUTCOME_S = 1.5  # minimal duration of the last image, which shows the outcome
 
@@ -115,7 +114,7 @@ class EpisodeVideo:
         if scene is None:
             return
         if self._writer is None:
-            width, height = theme.picture_size(len(scene.images))
+            width, height = picture_size(scene.caption, len(scene.images))
             self._partial.parent.mkdir(parents=True, exist_ok=True)
             self._writer = Mp4Writer(self._partial, width=width, height=height, fps=self._control_hz)
         self._wait()

@@ -78,6 +78,15 @@ TIMELINE_S = SIDEBAR_TEXT / TIMELINE_PIXELS_PER_S
 """Seconds that the timeline covers."""
 MEMORY_HEIGHT_ABOVE_TIMELINE = TIMELINE_TOP - PADDING - MEMORY_TOP
 
+PLAIN_NUMBERS_TOP = PROGRESS_TOP + PROGRESS_HEIGHT + 12
+PLAIN_NUMBERS_HEIGHT = 30
+PLAIN_HEIGHT = PLAIN_NUMBERS_TOP + PLAIN_NUMBERS_HEIGHT + MARGIN
+PLAIN_CARD_TOP = PLAIN_NUMBERS_TOP + PLAIN_NUMBERS_HEIGHT + 12
+PLAIN_CARD_HEIGHT = 156
+PLAIN_HEIGHT_WITH_TIMELINE = PLAIN_CARD_TOP + PLAIN_CARD_HEIGHT + MARGIN
+"""Frames of a policy without texts have no sidebar; the timeline, if there is one, is below the cameras."""
+HEIGHTS = (HEIGHT, PLAIN_HEIGHT, PLAIN_HEIGHT_WITH_TIMELINE)
+
 
 def language_colour(mode: Rgb) -> Rgb:
     """A muted shade of a mode's colour, for language."""
@@ -95,6 +104,8 @@ def sidebar_left(cameras: int) -> int:
     return MARGIN + cameras_width(cameras) + MARGIN
 
 
-def picture_size(cameras: int) -> tuple[int, int]:
+def picture_size(cameras: int, *, texts: bool = True, timeline: bool = False) -> tuple[int, int]:
     """Width and height of a frame with that many cameras; both even, as yuv420p requires."""
-    return sidebar_left(cameras) + SIDEBAR + MARGIN, HEIGHT
+    if texts:
+        return sidebar_left(cameras) + SIDEBAR + MARGIN, HEIGHT
+    return sidebar_left(cameras), PLAIN_HEIGHT_WITH_TIMELINE if timeline else PLAIN_HEIGHT

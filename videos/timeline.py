@@ -118,18 +118,27 @@ def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
     draw.text((theme.SIDEBAR_TEXT, _AXIS_TOP), "now", theme.MUTED, load_font(11), anchor="ra")
     left = theme.SIDEBAR_TEXT - _CURSOR
     draw.rectangle((left, BAR_TOP - 3, theme.SIDEBAR_TEXT - 1, _TRACK_BOTTOM + 1), theme.TEXT)
-    # The legend of the bars: the policy's in the first row, the robot's in the second.
-    entries = (
-        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
-        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
-    )
-    for row, columns in enumerate(entries):
-        for column, (word, fill, height) in enumerate(columns):
-            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
-            top = middle - height // 2
-            draw.rectangle((left, top, left + 15, top + height - 1), fill)
-            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
+    draw_legend(draw, (0, _LEGEND_TOP), mode, columns=2, busy="language")
     return block
+
+
+def draw_legend(
+    draw: ImageDraw.ImageDraw, at: tuple[int, int], mode: str, *, columns: int, busy: str
+) -> None:
+    """Draw the legend of the bars: the policy's, then the robot's; `busy` names what follows the actions."""
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
+    entries = (
+        ("actions", colour, 10),
+        (busy, theme.language_colour(colour), 6),
+        ("held", theme.HELD, 10),
+        ("old chunk", theme.CONTINUED, 4),
+    )
+    for number, (word, fill, height) in enumerate(entries):
+        row, column = divmod(number, columns)
+        left, middle = at[0] + column * 112, at[1] + row * _LEGEND_LINE + 7
+        top = middle - height // 2
+        draw.rectangle((left, top, left + 15, top + height - 1), fill)
+        draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
 
 
 def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) -> int:

@@ -208,7 +208,8 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_format_actions(comparison.actions)}")
     alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
-    clock = f"The clock was paused{alike if comparison.actions.bitwise_equal else ''}."
+    is_by_mode = comparison.actions.bitwise_equal and comparison.a.mode != comparison.b.mode
+    clock = f"The clock was paused{alike if is_by_mode else ''}."
     if comparison.a.clock != PAUSED:
         clock = f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
     console.print(f"[dim]{escape(clock)}[/]")
@@ -256,7 +257,8 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
     for name, run in (("A", a), ("B", b)):
         dtype = "" if a.dtype == b.dtype else run.dtype or "its own dtype"
         texts = "" if a.feedback == b.feedback else f"feedback {run.feedback or 'not read'}"
-        parts = [run.policy, run.weights, dtype, f"mode {run.mode}", texts, f"assets {run.assets}"]
+        mode = f"mode {run.mode}" if {a.mode, b.mode} != {"actions"} else ""
+        parts = [run.policy, run.weights, dtype, mode, texts, f"assets {run.assets}"]
         what = ", ".join(part for part in parts if part)
         console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)
         if a.policy_inputs != b.policy_inputs:

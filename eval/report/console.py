@@ -150,7 +150,7 @@ class EvaluationConsole(Monitor):
         else:
             self._show_variants(dict(zip(self._labels, results, strict=True)))
         for run in self._runs:
-            self._print(f"Records, texts and videos: {run.folder.path}")
+            self._print(f"Records: {run.folder.path}")
         if self._report:
             folders = [run.folder.path for run in self._runs]
             try:

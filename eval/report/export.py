@@ -157,11 +157,17 @@ def junit(folder: RunFolder) -> str:
 
 
 def episodes_csv(folder: RunFolder) -> str:
-    """CSV with a line per episode; unknown values are empty."""
-    _, episodes = _read(folder)
+    """CSV with a line per episode; unknown values are empty.
+
+    There are columns of tokens if a text was requested, and of held steps on clocks other than `paused`.
+    """
+    run, episodes = _read(folder)
+    left_out = set() if any(episode.requests.requested for episode in episodes) else {"tokens"}
+    left_out |= {"held_steps"} if run.clock == PAUSED else set()
+    columns = [name for name in _COLUMNS if name not in left_out]
     return to_csv(
         [
-            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in _COLUMNS}
+            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in columns}
             for episode in episodes
         ]
     )

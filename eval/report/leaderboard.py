@@ -416,8 +416,12 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
     environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
-    rows = [entry.row for tables in board.suites.values() for ranked in tables for entry in ranked.table.rows]
+    tables = [ranked.table for of_suite in board.suites.values() for ranked in of_suite]
+    rows = [entry.row for table in tables for entry in table.rows]
     notes = {"is_timed": any(map(results.is_timed, rows)), "has_texts": bool(results.graded_tasks(rows))}
+    notes["has_modes"] = any(
+        column.heading == "mode" and not column.extra for table in tables for column in table.columns
+    )
     return template.render(board=board, **notes)
 
 

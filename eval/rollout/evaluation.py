@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -117,7 +118,12 @@ def run_evaluation(
         held = [until_the_end.enter_context(locked_run(run)) for run in runs]
         begin(held, described)
         variants = [
-            Variant(run=run, plan=plan, policy=policy, record=EpisodeRecorder)
+            Variant(
+                run=run,
+                plan=plan,
+                policy=policy,
+                record=functools.partial(EpisodeRecorder, has_texts=policy.writes_texts),
+            )
             for run, plan, policy in zip(held, plans, policies, strict=True)
         ]
         return _play(variants, executor, monitor(held, plans[0]), max_errors)

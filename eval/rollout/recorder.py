@@ -22,7 +22,7 @@ from eval.metrics.statistics import quantiles
 from eval.policies.base import Policy
 from eval.records.json_files import json_line
 from eval.records.query_logs import QueryRecord, delivery_step
-from eval.records.run_folders import Run
+from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd, Text
@@ -44,7 +44,8 @@ _PICTURE_HEIGHT = 256  # pixels; higher pictures are scaled down
 class EpisodeRecorder:
     """Reads the queries of a rollout, writes the episode's files and builds its `EpisodeResult`."""
 
-    def __init__(self, run: Run, plan: TaskPlan, key: EpisodeKey) -> None:
+    def __init__(self, run: Run, plan: TaskPlan, key: EpisodeKey, *, has_texts: bool = True) -> None:
+        """Begin an episode; `has_texts` says whether the policy writes texts, which the video then shows."""
         folder, config = run.folder, run.config
         self._folder = folder
         self._plan = plan
@@ -63,7 +64,9 @@ class EpisodeRecorder:
         self._captions = EpisodeCaptions(
             key,
             task=plan.instruction(key),
+            policy=policy_name(config.policy),
             mode=config.mode,
+            has_texts=has_texts,
             clock=config.clock,
             limit_s=plan.protocol.max_steps / hz,
             control_hz=hz,
@@ -215,13 +218,24 @@ class EpisodeCaptions:
     """Captions of one episode. Add a query, then ask for the captions of its control steps in order."""
 
     def __init__(
-        self, key: EpisodeKey, *, task: str, mode: str, clock: str, limit_s: float, control_hz: float
+        self,
+        key: EpisodeKey,
+        *,
+        task: str,
+        policy: str,
+        mode: str,
+        has_texts: bool,
+        clock: str,
+        limit_s: float,
+        control_hz: float,
     ) -> None:
         """Begin an episode; `task` is its instruction, `clock` the value of `--clock`."""
         self._caption = Caption(
             task=task,
             episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
+            policy=policy,
             mode=mode,
+            has_texts=has_texts,
             time_s=0.0,
             limit_s=limit_s,
             clock="" if clock == "paused" else clock.removeprefix("profile:"),

@@ -4,12 +4,13 @@ import dataclasses
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from configs.latency import Latency
 from videos import theme
-from videos.panel import Caption, CaptionText, compose, draw_first_camera, draw_moment
+from videos.panel import Caption, CaptionText, compose, draw_first_camera, draw_moment, picture_size
 from videos.text import clean, load_font, wrap
 from videos.timeline import (
     BAR_HEIGHT,
@@ -94,6 +95,7 @@ def test_every_field_of_the_caption_is_visible_and_the_outcome_in_its_colour_ove
     for other in (
         {"task": "open the drawer"},
         {"episode": "libero_goal · task 1 · init 2"},
+        {"policy": "mine"},
         {"mode": "isolated"},
         {"time_s": 3.5},
         {"limit_s": 20.0},
@@ -114,6 +116,21 @@ def test_every_field_of_the_caption_is_visible_and_the_outcome_in_its_colour_ove
         marked = compose(cameras(), CAPTION, outcome=outcome)
         assert within(changed(before, marked), over)
         assert (marked == theme.OUTCOMES[outcome][1]).all(axis=2).sum() > 5000
+
+
+@pytest.mark.parametrize("clock", [None, QueryTimeline()])
+def test_a_frame_without_texts_is_the_cameras_over_a_time_line(clock):
+    plain = dataclasses.replace(CAPTION, has_texts=False, policy="mine", timeline=clock)
+    before, under = compose(cameras(), plain), theme.PROGRESS_TOP
+    assert before.shape[1::-1] == picture_size(plain, 2) == (theme.sidebar_left(2), before.shape[0])
+    assert before.shape[0] in theme.HEIGHTS
+    assert all(size % 2 == 0 for size in before.shape[:2]), "as yuv420p has it"
+    for said_or_kept in ("narration", "memory", "textual_memory"):
+        assert changed(before, compose(cameras(), dataclasses.replace(plain, **{said_or_kept: None}))) is None
+    for shown, top in (({"policy": "other"}, 0), ({"time_s": 5.0}, under), ({"limit_s": 20.0}, under)):
+        box = changed(before, compose(cameras(), dataclasses.replace(plain, **shown)))
+        assert box is not None
+        assert box[1] >= top
 
 
 @example(text="00m00", width=30, max_lines=2)

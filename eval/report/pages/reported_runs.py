@@ -77,7 +77,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
     episodes = f"{len(keys)}: {tasks}, initial states {states}, seed {seeds}" if keys else "none yet"
     return {
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
-        "Mode": identity.mode,
+        **({"Mode": identity.mode} if identity.mode != "actions" else {}),
         **({"Texts in the prompt": identity.feedback} if identity.feedback else {}),
         **{
             f"Protocol of {suite}": _format_suite(world)

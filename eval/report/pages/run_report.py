@@ -339,11 +339,12 @@ def _episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
     """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
-    truths = []
-    for query in queries:
+    texts, truths = _texts(queries), []
+    tasks = [task for task in HEADLINES if any(each["task"] == task for each in texts)]
+    for query in queries if tasks else ():
         if query.truth is not None:
-            texts = [(task.replace("_", " "), true_text(task, query.truth)) for task in HEADLINES]
-            words = [f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None]
+            told = [(task.replace("_", " "), true_text(task, query.truth)) for task in tasks]
+            words = [f"{task.capitalize()}: “{text}”" for task, text in told if text is not None]
             truths.append([query.step, " ".join(words)])
     return {
         "outcome": episode.outcome.value,
@@ -362,7 +363,7 @@ def _episode_data(
             for query in queries
         ],
         "spans": [span for query in queries for span in query.executed_spans()],
-        "texts": _texts(queries),
+        "texts": texts,
         "truths": truths,
     }
 

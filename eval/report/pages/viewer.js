@@ -98,7 +98,8 @@ const viewer = (() => {
   function summary({ queries, spans, texts }) {
     const steps = (kind) => spans.filter(([of]) => of === kind).reduce((sum, [, start, end]) => sum + end - start, 0);
     const late = queries.filter((query) => query.late).length;
-    return `${queries.length} queries, ${steps("held")} control steps held, ${texts.length} text requests, ${late} deadline misses`;
+    const counts = [[steps("held"), "control steps held"], [texts.length, "text requests"], [late, "deadline misses"]];
+    return [`${queries.length} queries`, ...counts.filter(([count]) => count).map(([count, what]) => `${count} ${what}`)].join(", ");
   }
 
   function allTexts(side) {
@@ -141,10 +142,15 @@ const viewer = (() => {
 
   function legend() {
     const item = (style, words) => element("span", {}, element("span", { class: "swatch", style: `background: ${style}` }), words);
+    const played = open.sides.filter((side) => !side.missing), any = (has) => played.some(has);
+    const texts = any((side) => side.texts.length), span = (kind) => any(({ spans }) => spans.some(([of]) => of === kind));
     return element("p", { class: "legend" },
-      "Query bar: until its actions came, then paler until the next query could start.", item("var(--held)", "held still"),
-      item("var(--continued)", "previous chunk, or a text not delivered"), item("var(--text)", "actions skipped"), item("var(--right)", "text right on delivery"),
-      item("var(--partly)", "partly"), item("var(--wrong)", "wrong; ▼ deadline missed"));
+      "Query bar: until its actions came, then paler until the next query could start.",
+      ...(span("held") ? [item("var(--held)", "held still")] : []),
+      ...(span("continued") ? [item("var(--continued)", "previous chunk")] : []),
+      ...(any(({ queries }) => queries.some((query) => query.skipped)) ? [item("var(--text)", "actions skipped")] : []),
+      ...(texts ? [item("var(--right)", "text right on delivery"), item("var(--partly)", "partly"), item("var(--wrong)", "wrong"), item("var(--continued)", "text not delivered")] : []),
+      ...(any(({ queries }) => queries.some((query) => query.late)) ? ["▼ deadline missed"] : []));
   }
 
   function drag(event) {

@@ -436,8 +436,10 @@ def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, 
     for clock in ("paused", "fixed:100"):
         clocked = {"config": {"clock": clock, "while_waiting": "hold", "overlap": "skip"}}
         a, b = (
-            RunBuilder.at(tmp_path / clock / name, **clocked).add(episode(key()), query(0, chunk)).folder
-            for name, chunk in (("a", 0.5), ("b", actions))
+            RunBuilder.at(tmp_path / clock / mode, mode=mode, **clocked)
+            .add(episode(key()), query(0, chunk))
+            .folder
+            for mode, chunk in (("shared", 0.5), ("unified", actions))
         )
         printed = " ".join(shown(a, b).split())
         assert ("Largest action difference: " in printed) == (clock == "paused" or actions == 0.5)

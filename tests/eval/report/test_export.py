@@ -12,7 +12,7 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from configs.errors import UsageError
 from eval import export
-from eval.records.schema import RunFolder
+from eval.records.schema import RequestCounts, RunFolder
 from eval.report.export import FORMATS
 from tests.commands import call
 from tests.eval.factory import RunBuilder, episode, key
@@ -91,6 +91,15 @@ def test_csv_has_a_line_per_episode_and_latex_a_row_per_suite(run):
     assert r"libero\_goal & 3 & 33.3 & 6.1--79.2 & -- \\" in text
     assert r"all suites & 8 & 62.5" in text
     assert text.startswith("% run_1, tiny")
+
+
+@pytest.mark.parametrize("clock", ["paused", "fixed:100"])
+@pytest.mark.parametrize("requested", [0, 3])
+def test_csv_has_columns_of_texts_and_clock_where_there_are_any(tmp_path, clock, requested):
+    run = RunBuilder.at(tmp_path / "run", config={"clock": clock})
+    run.add(episode(key(), requests=RequestCounts(requested=requested)))
+    heading, _ = FORMATS["csv"](run.folder).splitlines()
+    assert ("tokens" in heading, "held_steps" in heading) == (requested > 0, clock != "paused")
 
 
 def test_the_model_index_is_read_back_by_the_hub(run):

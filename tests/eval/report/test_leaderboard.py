@@ -273,3 +273,20 @@ def test_all_formats_hold_the_same_rows(tmp_path, command):
     assert all(f">{line['run']}</td>" in page for line in lines)
     assert "2 of 2 episodes" in page
     assert (board / "leaderboard.md").read_text() == printed
+
+
+def test_modes_have_a_column_where_they_tell_runs_apart_and_csv_has_them_beside_texts(tmp_path, command):
+    for name, mode in (("mine", "actions"), ("noop", "actions"), ("tiny", "unified"), ("tiny", "shared")):
+        RunBuilder.at(tmp_path / f"{name}-{mode}", policy=name, mode=mode).add_all("ss", tokens=0)
+    paths = {each.name: each for each in tmp_path.iterdir()}
+
+    def headings(*names):
+        command(app, *(paths[name] for name in names), "-o", tmp_path / "board")
+        lines = (tmp_path / "board" / "leaderboard.md").read_text().splitlines()
+        (cells,) = (line for line in lines if line.startswith("| rank"))
+        return cells, (tmp_path / "board" / "leaderboard.csv").read_text().splitlines()[0]
+
+    plain, rows = headings("mine-actions", "noop-actions")
+    assert not any(word in plain + rows for word in ("mode", "tokens", "staleness"))
+    assert ["mode" in each for each in headings("mine-actions", "tiny-unified")] == [False, True]
+    assert ["mode" in each for each in headings("tiny-shared", "tiny-unified")] == [True, True]

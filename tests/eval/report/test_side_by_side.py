@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eval.media import app, find_pair
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import Outcome, RequestCounts, RunFolder
 from tests.commands import call
 from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
 from tests.eval.factory import RunBuilder, episode, key
@@ -73,6 +73,20 @@ def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_l
     assert all((one != other).any() for one, other in itertools.pairwise(clock))
 
 
+def test_runs_without_texts_are_two_cameras_and_time(runs):
+    def height():
+        return next(find_pair(*runs).pictures()).shape[0]
+
+    for run in runs:
+        for result in run.episodes().values():
+            run.append(dataclasses.replace(result, requests=RequestCounts(requested=1)))
+    told = height()
+    for run in runs:
+        for result in run.episodes().values():
+            run.append(dataclasses.replace(result, requests=RequestCounts()))
+    assert told - height() > 200
+
+
 def test_the_command_writes_the_video(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     asked = [*(run.path for run in runs), "--init-ids", "0-1"]
@@ -80,7 +94,7 @@ def test_the_command_writes_the_video(runs, tmp_path, monkeypatch, capsys):
     frames = sum(1 for _ in iterate_pictures(tmp_path / "side_by_side.mp4"))
     assert frames == 7 + 30
     assert not list(tmp_path.glob(".*.mp4"))
-    monkeypatch.setattr(theme, "HEIGHT", theme.HEIGHT + 2)  # of another version
+    monkeypatch.setattr(theme, "HEIGHTS", (theme.HEIGHT + 2,))  # of another version
     assert call(app, *asked, "-o", "new/folder/pair.mp4") == 2
     assert "pixels high" in capsys.readouterr().err
     assert list((tmp_path / "new/folder").iterdir()) == []

@@ -136,3 +136,14 @@ def test_bad_input_is_one_line(tmp_path, refused):
     run = RunBuilder.at(tmp_path / "run").add_all("s").path
     for given in ([], [tmp_path / "nowhere"], [tmp_path / "empty"], [run, "-o", tmp_path / "file"]):
         refused(app, *given)
+
+
+def test_a_policy_without_texts_and_clock_has_nothing_of_either(tmp_path):
+    run = RunBuilder.at(tmp_path / "run", policy="random", mode="actions", config={"clock": "paused"})
+    run.add(episode(key(), simulated_s=4.0), query(texts={"truth": truth()}))
+    page = write_report([run.path], tmp_path / "out")
+    shown = page.read_text().partition('<script type="application/json"')[0]
+    assert "random solved 1 of 1 episode" in shown
+    for word in ("narration", "memory", "staleness", "held", "Mode", "actions solved"):
+        assert word not in shown, word
+    assert side(page, key())["texts"] == side(page, key())["truths"] == []
