@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -109,19 +110,32 @@ class Gripper:
         return f"{self.name}: open {self.open:g}, closed {self.closed:g}"
 
 
+def as_image_size(size: Any, what: str) -> tuple[int, int]:
+    """A height and a width as a tuple; a UsageError about `what` if it is something else."""
+    if isinstance(size, tuple | list) and len(size) == 2 and all(type(side) is int for side in size):
+        height, width = size
+        if min(height, width) > 0:
+            return height, width
+    raise UsageError(f"{what} is {size!r}; give its height and width in pixels, such as (128, 128)")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Camera:
     """One camera of an observation.
 
     Attributes:
         name: Its key among the images.
-        size: Height and width, pixels; None for any.
+        size: Height and width, pixels; None for any. A policy's images are resized to it.
         rotated_deg: Rotation of the image after capture, degrees.
     """
 
     name: str
     size: tuple[int, int] | None = None
     rotated_deg: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            object.__setattr__(self, "size", as_image_size(self.size, f"size of camera {self.name!r}"))
 
     def __str__(self) -> str:
         pixels = "any size" if self.size is None else f"{self.size[0]} × {self.size[1]} pixels"
@@ -164,6 +178,11 @@ class ObservationSpec:
     def camera_names(self) -> tuple[str, ...]:
         """The cameras' keys, in order."""
         return tuple(camera.name for camera in self.cameras)
+
+    @property
+    def camera_sizes(self) -> dict[str, tuple[int, int]]:
+        """Height and width by camera, of those that have a size."""
+        return {camera.name: camera.size for camera in self.cameras if camera.size is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,8 @@ class LoadedPolicy:
     inputs: Mapping[str, Any]  # its inputs (prompt template, cameras), for the manifest
     # Returns the policy for one episode; scripted policies read the world.
     in_world: Callable[[Suite, World], Policy]
+    # Camera to the height and width to which its images are resized, where the policy declares them.
+    image_sizes: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     # Batched policies for worlds in other processes, with at least as many rows as worlds.
     groups: Sequence[BatchPolicy] = ()
     # Picklable; loads the policy in each worker if it has no `groups`.

@@ -8,25 +8,47 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from configs.feedback import INSTRUCTION, FeedbackByTask, cleaned, prompt_fields, write_answer
-from configs.interface import Interface
+from configs.interface import Interface, as_image_size
 from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
+from oxygen.robots.images import RESIZES
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
 
-def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The robot's keys with the name and horizon of a policy; None if the horizon is unknown.
+def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKeys:
+    """The robot's keys with the name of a policy and what it declares.
 
-    A horizon that is not a number of actions is a UsageError.
+    Of `declared` count `horizon`, the number of actions in an answer; `image_resolution`, the height and
+    width of its images, or None for those of the cameras; and `image_resize`, how they are resized to that.
+
+    Raises:
+        UsageError: One of these is invalid.
     """
+    horizon = declared.get("horizon")
     if horizon is not None and (type(horizon) is not int or horizon < 1):
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")
     interface = keys.interface
     interface = dataclasses.replace(interface, name=name, horizon=horizon or interface.horizon)
-    return dataclasses.replace(keys, interface=interface)
+    keys = dataclasses.replace(keys, interface=interface, resize=resize_of(declared, name))
+    if "image_resolution" not in declared:
+        return keys
+    if keys.declared_sizes:
+        raise UsageError(f"policy {name} declares the sizes of its cameras; leave out image_resolution")
+    if (size := declared["image_resolution"]) is None:
+        return dataclasses.replace(keys, image_size=None)
+    size = as_image_size(size, f"image_resolution of policy {name}")
+    return dataclasses.replace(keys, declared_sizes=dict.fromkeys(keys.images.values(), size))
+
+
+def resize_of(declared: Mapping[str, Any], name: str) -> str:
+    """How a policy declares its images to be resized; see `oxygen.robots.images.resized`."""
+    resize = declared.get("image_resize", "pad")
+    if resize not in RESIZES:
+        raise unknown(f"image_resize of policy {name}:", resize, RESIZES)
+    return str(resize)
 
 
 def assumption(name: str, feedback: FeedbackByTask, remedy: str) -> str:
@@ -151,10 +173,14 @@ class OpenpiPolicy:
 def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) -> LoadedPolicy:
     """The policy for a run: one object for all episodes. The manifest records `inputs`."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
-    size = policy.keys.image_size
-    inputs = {"keys": list(policy.keys.names), "image_size": size and list(size), **inputs}
+    keys, size = policy.keys, policy.keys.image_size
+    sizes = {camera: list(declared) for camera, declared in keys.declared_sizes.items()}
+    inputs = {"keys": list(keys.names), "image_size": sizes or (size and list(size)), **inputs}
+    if keys.resize != "pad":
+        inputs["image_resize"] = keys.resize
     return LoadedPolicy(
         interface=policy.interface,
+        image_sizes=keys.declared_sizes,
         inputs=inputs,
         in_world=lambda *_: policy,
         writes_texts=policy.writes_texts,

@@ -13,18 +13,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+import numpy as np
+
 from configs.errors import UsageError, unknown
 from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from configs.schema import PolicyConfig, read_feedback
 from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
-from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
+from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
+from oxygen.robots.images import resized
 from oxygen.robots.openpi_keys import ASSUMED, keys_for, keys_of
 from sim_envs.suite import Suite, load_object
-from sim_envs.world import World
+from sim_envs.world import Observation, World
 
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
+_DECLARED = ("horizon", "image_resolution", "image_resize")  # by optional attributes, see `named`
 
 QUERY_TIMEOUT_S = 600.0
 """Default time limit: a class may compile in its first query."""
@@ -37,9 +41,9 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
 
     A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
-    `embodiment`, the name of its robot, or `interface`, which describes one, and `horizon`, the number of
-    actions in an answer. A policy of either form that reads its own texts says so in its attribute `feedback`
-    (see `configs.feedback`).
+    `embodiment`, the name of its robot, or `interface`, which describes one, and those that `named` reads. A
+    policy of either form that reads its own texts says so in its attribute `feedback` (see
+    `configs.feedback`). Both get images of the sizes that their interface declares.
 
     The target is `package.module:Class` or `path/to/file.py:Class`. The class is instantiated for each of the
     parallel `worlds`.
@@ -54,10 +58,10 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
 def as_policy(given: Any) -> Policy:
     """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one."""
     made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
-    if all(hasattr(made, name) for name in _CONTRACT):
-        policy: Policy = made
-        return policy
-    return _adapted(made, type(made).__name__)[0]
+    name = type(made).__name__
+    if all(hasattr(made, method) for method in _CONTRACT):
+        return _resized(made, name)
+    return _adapted(made, name)[0]
 
 
 def _opened(policy: Any, target: str) -> LoadedPolicy:
@@ -65,9 +69,11 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
         _check_has(policy, target, _CONTRACT)
         interface = _checked(policy.interface, target)
         inputs = {"cameras": list(interface.observation.camera_names)}
+        policy = _resized(policy, target)
         return LoadedPolicy(
             interface=interface,
             inputs=inputs,
+            image_sizes=interface.observation.camera_sizes,
             in_world=lambda *_: policy,
             groups=(SingleRowBatch(policy),),
             writes_texts=getattr(policy, "writes_texts", False),
@@ -86,12 +92,21 @@ def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
         raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
     keys = None if embodiment is None else keys_of(embodiment)
     if interface is not None:
-        keys = keys_for(_checked(interface, target))
+        sizes = _checked(interface, target).observation.camera_sizes
+        keys = dataclasses.replace(keys_for(interface), declared_sizes=sizes)
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     feedback = _feedback(policy, target)
     remark = None if keys else assumption(target, feedback, remedy)
-    keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
+    declared = {name: getattr(policy, name) for name in _DECLARED if hasattr(policy, name)}
+    keys = named(keys or ASSUMED, target, declared)
     return OpenpiPolicy(policy, keys, feedback), remark
+
+
+def _resized(policy: Any, target: str) -> Policy:
+    """The policy of this project's contract, shown images of the sizes that it declares, if any."""
+    sizes = policy.interface.observation.camera_sizes
+    how = resize_of({"image_resize": getattr(policy, "image_resize", "pad")}, target)
+    return cast("Policy", WithImageSizes(policy, sizes, how)) if sizes else policy
 
 
 def _feedback(policy: Any, target: str) -> FeedbackByTask:
@@ -168,6 +183,26 @@ def _in_one_line(what: str) -> Iterator[None]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error}"
         raise UsageError(f"{what}: {message} ({Path(where.filename).name}, line {where.lineno})") from error
+
+
+class WithImageSizes:
+    """A policy whose observations have images resized to declared sizes, by camera."""
+
+    def __init__(self, policy: Policy, sizes: Mapping[str, tuple[int, int]], resize: str) -> None:
+        self._policy = policy
+        self._sizes = sizes
+        self._resize = resize
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """See `Policy`."""
+        images = {
+            name: resized(image, self._sizes[name], self._resize) if name in self._sizes else image
+            for name, image in observation.images.items()
+        }
+        return self._policy.act(dataclasses.replace(observation, images=images))
 
 
 class QueryTimeoutError(RuntimeError):

@@ -32,9 +32,11 @@ MAX_ANSWER_MIB = 64
 DECLARED = (
     "embodiment",
     "horizon",
+    "image_resolution",
+    "image_resize",
     "feedback",
     "oxygen_eval",
-    *("action_space", "n_external_cameras", "image_resolution"),  # RoboArena's
+    *("action_space", "n_external_cameras"),  # RoboArena's
     *("effective_infer_api", "continuous_batching_request_mode", "adapter", "adapter_rank"),  # OxyGen's
     *("language_steps_per_frame", "language_max_decoding_steps", "language_temperature"),
 )

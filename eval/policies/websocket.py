@@ -38,8 +38,8 @@ def open_websocket(
     """Connect to the policy of a server.
 
     Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
-    have `embodiment`, one of openpi's, `horizon`, and `feedback` (see `configs.feedback`). Without the first,
-    `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
+    have `embodiment`, one of openpi's, what `named` reads, and `feedback` (see `configs.feedback`). Without
+    the first, `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
 
     `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at
     once, or if its address has a part that is not recorded. Our server runs in one of the run's `modes`, and
@@ -78,11 +78,10 @@ def _policy_of(
 ) -> LoadedPolicy:
     """The policy, by what the server's metadata say of it. The manifest records them."""
     metadata = client.metadata
-    horizon = metadata.get("horizon")
     recorded = json.loads(json.dumps(metadata, default=str, skipkeys=True))  # as JSON types
     if "effective_infer_api" in metadata:
         release = read_release(metadata, url, modes)
-        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, horizon)
+        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, metadata)
         charge_server = options.charge == "server"
         policy = OxygenReleasePolicy(client, keys, release, charge_server=charge_server)
         return opened(policy, server_metadata=recorded, charge=options.charge, remarks=release.remarks)
@@ -91,19 +90,19 @@ def _policy_of(
     if EXTENSION in metadata:
         declared = _read_declaration(metadata, url, modes, worlds)
         _refuse_other(options.embodiment, declared.keys.robot, f"{url} declares its interface")
-        keys = named(declared.keys, url, declared.horizon)
+        keys = named(declared.keys, url, {"horizon": declared.horizon})
         return opened(OxygenServerPolicy(client, keys, declared), server_metadata=recorded)
     if metadata.keys() >= {"action_space", "n_external_cameras"}:
         roboarena = check(RoboArenaMetadata, metadata, source=f"metadata of {url}")
         why = f"{url} is a RoboArena server, which is for DROID"
         _refuse_other(options.embodiment, roboarena.keys.robot, why)
-        keys = named(roboarena.keys, url, horizon)
+        keys = named(roboarena.keys, url, metadata)
         return opened(RoboArenaPolicy(client, keys, roboarena), server_metadata=recorded)
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
     remedy = "for another robot, --policy-kwargs embodiment=NAME."
     remark = None if keys else assumption(url, feedback, remedy)
-    policy = RemotePolicy(client, named(keys or ASSUMED, url, horizon), feedback)
+    policy = RemotePolicy(client, named(keys or ASSUMED, url, metadata), feedback)
     return opened(policy, remark=remark, server_metadata=recorded)
 
 
@@ -126,7 +125,7 @@ class RoboArenaMetadata:
 
     action_space: str  # such as `joint_position`
     n_external_cameras: int  # exterior cameras, numbered from 0
-    image_resolution: tuple[int, int] | None = (224, 224)  # height and width; None for the camera's own
+    image_resolution: tuple[int, int] | None = (224, 224)  # read by `named`
     needs_wrist_camera: bool = True
     needs_stereo_camera: bool = False  # whether it needs the right image of each camera, too
     needs_session_id: bool = False  # whether it needs a name of the episode in every request
@@ -147,7 +146,6 @@ class RoboArenaMetadata:
             keys,
             interface=dataclasses.replace(keys.interface, observation=observation),
             images=self._images,
-            image_size=self.image_resolution,
         )
 
     @property

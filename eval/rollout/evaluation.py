@@ -99,7 +99,7 @@ def run_evaluation(
         for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
             _print(remark)
         if resolved.interface is None and policies[0].interface is not None:  # only known now
-            check_playable(*plans, interface=policies[0].interface)
+            check_playable(*plans, interface=policies[0].interface, image_sizes=policies[0].image_sizes)
         follows_mode = policies[0].follows_mode
         check_feedback(configs, policies[0].feedback, policy=name, follows_mode=follows_mode)
         if not any(policy.writes_texts for policy in policies):

@@ -139,10 +139,16 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
     return plans
 
 
-def check_playable(*plans: EpisodePlan, kind: str | None = None, interface: Interface | None = None) -> None:
+def check_playable(
+    *plans: EpisodePlan,
+    kind: str | None = None,
+    interface: Interface | None = None,
+    image_sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> None:
     """Reject a policy or plan that would fail in every episode.
 
-    The policy has a kind, and conventions; None if they are unknown, or the suite's.
+    The policy has a kind, and conventions; None if they are unknown, or the suite's. Images of the cameras in
+    `image_sizes` are resized for it to these heights and widths, but not enlarged.
 
     Raises:
         UsageError: The conventions differ, `replan_steps` exceeds the horizon, a scripted policy cannot play
@@ -153,7 +159,7 @@ def check_playable(*plans: EpisodePlan, kind: str | None = None, interface: Inte
         chosen, steps = [each.task for each in tasks if each.suite is suite], suite.protocol.replan_steps
         horizon = HORIZON if kind in ("expert", "noop", "random") else None
         if interface is not None:
-            _check_conventions(interface, suite)
+            _check_conventions(interface, suite, image_sizes or {})
             horizon = interface.horizon
         elif kind == "random":
             Random(suite.interface)
@@ -168,15 +174,30 @@ def check_playable(*plans: EpisodePlan, kind: str | None = None, interface: Inte
         suite.check(chosen)
 
 
-def _check_conventions(interface: Interface, suite: Suite) -> None:
+def _check_conventions(
+    interface: Interface, suite: Suite, image_sizes: Mapping[str, tuple[int, int]]
+) -> None:
+    seen, rendered = interface.observation, suite.interface.observation.camera_sizes
+    any_size = [
+        dataclasses.replace(each, size=None) if each.name in image_sizes else each for each in seen.cameras
+    ]
+    observation = dataclasses.replace(seen, cameras=tuple(any_size))
     try:
-        compare(interface, suite.interface)
+        compare(dataclasses.replace(interface, observation=observation), suite.interface)
     except UsageError as error:
         from eval.policies.resolved import policies_for  # imports JAX, which workers do without
 
         fitting = policies_for(suite.interface)
         such_as = f", such as {', '.join(fitting)}" if fitting else ""
         raise UsageError(f"{error}{such_as}") from None
+    for camera, (height, width) in image_sizes.items():
+        if camera in rendered and height > rendered[camera][0] and width > rendered[camera][1]:
+            have = " × ".join(map(str, rendered[camera]))
+            raise UsageError(
+                f"camera {camera!r}: policy {interface.name!r} declares {height} × {width} pixels, and "
+                f"{suite.protocol.name} renders {have}, which is not enlarged: declare at most {have}, or "
+                f"play a copy of the suite's YAML with `camera_size: {height}`"
+            )
 
 
 def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:

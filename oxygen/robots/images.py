@@ -8,6 +8,8 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from oxygen.typing import UInt8
 
+RESIZES = ("pad", "stretch")
+"""How images are resized: with the aspect ratio kept and black bars, as openpi does, or without."""
 _ONE_LEVEL = 1 / 255
 
 
@@ -33,15 +35,19 @@ def resize_with_pad(
     return padded
 
 
-def squared(
-    image: UInt8[np.ndarray, "height width 3"], side: int, resize: str
-) -> UInt8[np.ndarray, "side side 3"]:
-    """Resize to a square by Pillow's bilinear filter: `pad` or `stretch`, see `Pi05Config.resize`."""
-    if resize == "pad" or image.shape[:2] == (side, side):
-        return resize_with_pad(image, side)
+def resized(
+    image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int], resize: str
+) -> UInt8[np.ndarray, "new_height new_width 3"]:
+    """Resize to a height and width, or a square, by Pillow's bilinear filter.
+
+    `resize` is one of `RESIZES`.
+    """
+    size = (size, size) if isinstance(size, int) else size
+    if resize == "pad" or image.shape[:2] == size:
+        return resize_with_pad(image, size)
     from PIL import Image
 
-    return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
+    return np.asarray(Image.fromarray(image).resize(size[::-1], resample=Image.Resampling.BILINEAR))
 
 
 def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
@@ -77,4 +83,4 @@ def camera_images(
             raise unknown(
                 "camera", name, images, remedy="The policy needs it among the observation's images."
             )
-    return np.stack([squared(rgb(images[name], name), side, resize) for name in cameras])
+    return np.stack([resized(rgb(images[name], name), side, resize) for name in cameras])

@@ -9,7 +9,7 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
-from oxygen.robots.images import resize_with_pad, rgb
+from oxygen.robots.images import resized, rgb
 from oxygen.robots.transforms import checked_state
 
 PROMPT = "prompt"
@@ -29,6 +29,9 @@ class OpenpiKeys:
     robot: str | None = None  # openpi's name of the robot; None if it has none
     # Height and width to which the client resizes images, with padding; None for the camera's own.
     image_size: tuple[int, int] | None = (224, 224)
+    # Camera to the height and width that the policy declares for it, which count instead.
+    declared_sizes: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    resize: str = "pad"  # one of `oxygen.robots.images.RESIZES`
     # Whether the client clips actions to the interface's limits, as openpi's DROID client does.
     clips: bool = False
 
@@ -47,7 +50,8 @@ class OpenpiKeys:
             if camera not in images:
                 raise unknown("camera", camera, images)
             image = rgb(images[camera], camera)
-            pixels[key] = image if self.image_size is None else resize_with_pad(image, self.image_size)
+            size = self.declared_sizes.get(camera, self.image_size)
+            pixels[key] = image if size is None else resized(image, size, self.resize)
         read = self.interface.observation.read
         parts = {
             key: np.concatenate([read(state, channels) for channels in names])

@@ -22,7 +22,7 @@ from configs.errors import UsageError, nearest_first, unknown
 from configs.interface import channel_names
 from configs.paths import found_near, parse_json, regular
 from oxygen.model.config import Pi05Config
-from oxygen.robots.images import squared
+from oxygen.robots.images import resized
 from oxygen.robots.transforms import EMBODIMENTS, Prediction
 from oxygen.training import layout
 from oxygen.training.samples import Samples
@@ -171,7 +171,7 @@ class Demonstrations:
                         file, {"descr": "|u1", "fortran_order": False, "shape": shape}
                     )
                     for index in range(len(self)):
-                        images = [squared(image, side, resize) for image in self._images(index)]
+                        images = [resized(image, side, resize) for image in self._images(index)]
                         file.write(np.stack(images).tobytes())
                 partial.replace(path)
             finally:

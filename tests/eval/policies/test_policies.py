@@ -152,6 +152,28 @@ def test_policies_for_libero_have_its_conventions(name):
     check_playable(plan, interface=resolved.interface)
 
 
+def test_a_declared_size_is_served_by_resizing_unless_images_would_be_enlarged_or_are_rotated():
+    suite, sizes = libero_object(), LIBERO.observation.camera_sizes
+    plan = EpisodePlan(tasks=(TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,)),))
+    for size in ((128, 128), (256, 256), (100, 512)):
+        check_playable(plan, interface=of_size(size), image_sizes=dict.fromkeys(sizes, size))
+    with pytest.raises(
+        UsageError, match="renders 256 × 256, which is not enlarged: declare at most 256 × 256"
+    ):
+        check_playable(plan, interface=of_size((512, 512)), image_sizes=dict.fromkeys(sizes, (512, 512)))
+    with pytest.raises(UsageError, match="has 128 × 128 pixels, rotated by 180°, environment"):
+        check_playable(plan, interface=of_size((128, 128)))  # of a policy that gets images as they are
+    upright = of_size((128, 128), rotated_deg=0)
+    with pytest.raises(UsageError, match="pixels, rotated by 0°, environment"):
+        check_playable(plan, interface=upright, image_sizes=dict.fromkeys(sizes, (128, 128)))
+
+
+def of_size(size, **changes):
+    seen = LIBERO.observation
+    cameras = tuple(dataclasses.replace(each, size=size, **changes) for each in seen.cameras)
+    return dataclasses.replace(LIBERO, observation=dataclasses.replace(seen, cameras=cameras))
+
+
 @pytest.mark.parametrize(
     ("options", "names"),
     [

@@ -1,5 +1,6 @@
 """A class of one's own acts, in either style; openpi's is shown what openpi's own robots send."""
 
+import dataclasses
 import re
 import sys
 import textwrap
@@ -69,7 +70,6 @@ def test_a_class_with_the_contracts_methods_as_in_the_documentation_is_used_as_i
     assert opened.remark is None
     assert acted(opened).shape == (10, 7)
     policy = opened.in_world(None, None)
-    assert type(policy).__name__ == "MyPolicy"
     assert policy.rng.bit_generator.seed_seq.entropy == KEY.digest()
 
 
@@ -184,6 +184,100 @@ def test_observations_have_the_keys_of_openpis_examples(robot):
     assert sent.pop("prompt") == "lift it"
     assert {sent.pop(f"observation/{camera}").shape for camera in CAMERAS[robot]} == {(224, 224, 3)}
     assert {key: value.tolist() for key, value in sent.items()} == STATES[robot]
+
+
+SEES = """
+    import dataclasses
+    import numpy as np
+    from oxygen.robots.conventions import LIBERO
+
+    def with_size(size):
+        cameras = tuple(dataclasses.replace(each, size=size) for each in LIBERO.observation.cameras)
+        observation = dataclasses.replace(LIBERO.observation, cameras=cameras)
+        return dataclasses.replace(LIBERO, observation=observation)
+
+    class Mine:
+        DECLARED
+
+        def __init__(self, seen):
+            self.seen = seen
+
+        def infer(self, obs):
+            self.seen.append(obs["observation/image"])
+            return {"actions": np.zeros((10, 7))}
+
+        def reset(self):
+            pass
+
+    class OfOurContract(Mine):
+        infer, finish = None, lambda self: None
+
+        def reset(self, key):
+            pass
+
+        def act(self, observation):
+            self.seen.append(observation.images["image"])
+            return np.zeros((10, 7))
+
+        complete = finish
+"""
+DISC = np.repeat((np.hypot(*np.ogrid[-128:128, -128:128]) <= 128)[..., None], 3, axis=2).astype(np.uint8)
+
+
+_RENDERED, _PADDED = ((256, 256, 3), (0, 128)), ((100, 200, 3), (0, 100))
+
+
+@pytest.mark.parametrize(
+    ("declared", "name", "expected"),
+    [
+        ("interface = with_size((128, 128))", "Mine", ((128, 128, 3), (0, 64))),
+        ("interface = with_size((128, 128))", "OfOurContract", ((128, 128, 3), (0, 64))),
+        ("interface = with_size((100, 200))", "Mine", _PADDED),
+        ("interface = with_size([100, 200])", "OfOurContract", _PADDED),
+        ("image_resize, interface = 'stretch', with_size((100, 200))", "Mine", ((100, 200, 3), (50, 4))),
+        (
+            "image_resize, interface = 'stretch', with_size((100, 200))",
+            "OfOurContract",
+            ((100, 200, 3), (50, 4)),
+        ),
+        ("interface = LIBERO", "Mine", _RENDERED),
+        ("interface = LIBERO", "OfOurContract", _RENDERED),
+        ("interface = with_size(None)", "Mine", ((224, 224, 3), (0, 112))),
+        ("interface = with_size(None)", "OfOurContract", _RENDERED),
+        ("embodiment, image_resolution = 'libero', (100, 200)", "Mine", _PADDED),
+        ("embodiment, image_resolution = 'libero', None", "Mine", _RENDERED),
+        ("embodiment = 'libero'", "Mine", ((224, 224, 3), (0, 112))),
+    ],
+)
+def test_a_class_sees_images_of_the_size_that_it_declares(written, declared, name, expected):
+    """`expected` is the shape, and a pixel that the disc reaches."""
+    seen = []
+    target = written(SEES.replace("DECLARED", declared)).replace(":Mine", f":{name}")
+    opened = open_python(target, {"seen": seen})
+    images = dict.fromkeys(CAMERAS["libero"], 200 * DISC)
+    observation = dataclasses.replace(FakeWorld().observe(), images=images)
+    opened.in_world(None, None).act(observation)
+    opened.groups[0].act({0: observation})
+    for image in seen:
+        assert (image.shape, image.dtype) == (expected[0], np.uint8)
+        assert image[expected[1]].any()
+        assert not image[0, 0].any()
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ("interface = with_size(128)", "size of camera 'image' is 128; give its height and width"),
+        ("interface = with_size((0, 128))", r"size of camera 'image' is \(0, 128\)"),
+        ("image_resolution = 'large'", "image_resolution of policy .* is 'large'"),
+        ("image_resize = 'crop'", "unknown image_resize of policy .* 'crop'; did you mean 'pad'"),
+        ("interface, image_resolution = LIBERO, (128, 128)", "leave out image_resolution"),
+    ],
+)
+def test_an_invalid_size_is_one_line(written, declared, why):
+    with pytest.raises(UsageError, match=why):
+        open_python(written(SEES.replace("DECLARED", declared)), {"seen": []})
 
 
 def test_an_embodiments_keys_show_all_of_its_interface_and_other_robots_the_names_of_theirs():

@@ -342,6 +342,16 @@ def test_images_have_the_size_that_the_server_wants(resolution, size):
     assert "observation/wrist_image_left" not in query
 
 
+@pytest.mark.parametrize(("resolution", "size"), [([128, 128], 128), (None, 256)])
+def test_a_server_with_openpis_keys_may_declare_the_size_of_its_images(resolution, size):
+    metadata = {"embodiment": "libero", "image_resolution": resolution}
+    with OpenpiServer(lambda _: pack(DROID_ACTIONS[:, :7]), metadata=metadata) as server:
+        acted(server, FakeWorld(image_size=256).observe())
+        assert server.queries[-1]["observation/image"].shape == (size, size, 3)
+        with server.opened() as policy:
+            assert list(policy.image_sizes.values()) == [(size, size)] * 2 * (resolution is not None)
+
+
 @pytest.mark.parametrize(("control", "largest"), [*zip(Control, (1.0, 2.0), strict=True)])
 def test_each_action_space_fits_one_suite_of_droid_and_velocities_are_clipped_as_in_its_loop(
     control, largest

@@ -376,4 +376,4 @@ def test_cameras_come_in_the_policys_order_others_are_left_out_and_a_missing_one
 def test_an_image_of_the_models_size_needs_no_pillow(monkeypatch, resize):
     monkeypatch.setitem(sys.modules, "PIL", None)
     image = np.full((8, 8, 3), 7, np.uint8)
-    np.testing.assert_array_equal(images.squared(image, 8, resize), image)
+    np.testing.assert_array_equal(images.resized(image, 8, resize), image)
