@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, Va
 from configs import __version__
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
-from configs.paths import parse_yaml, refuse_home
+from configs.paths import parse_yaml, refuse_home, relative_to_here
 from configs.redaction import MASK, is_secret
 
 ValueT = TypeVar("ValueT")
@@ -30,9 +30,14 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
 
     def command() -> int | None:
         try:
-            code: int | None = app(
-                arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
-            )
+            with relative_to_here():
+                code: int | None = app(
+                    arguments,
+                    exit_on_error=False,
+                    print_error=False,
+                    verbose=False,
+                    result_action="return_value",
+                )
         except CycloptsError as error:
             raise usage_error(error) from None
         return code

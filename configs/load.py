@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from configs.cli import check, format_option
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
-from configs.paths import parse_yaml, read_text
+from configs.paths import absolute, parse_yaml, read_text
 from configs.profile import ProfileConfig
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
 from configs.training import CollectConfig, PipelineConfig, TrainConfig
@@ -51,7 +51,7 @@ def load(schema: type[PresetT], name: str) -> PresetT:
 
 def _read(schema: type[Preset], name: str) -> dict[str, Any]:
     if name.endswith((".yaml", ".yml")):
-        path: Path | Traversable = Path(name)
+        path: Path | Traversable = absolute(name)
         if not path.is_file():
             raise UsageError(
                 f"no such file {name!r}; give an existing YAML file or one of {', '.join(names(schema))}"

@@ -33,30 +33,82 @@ _NPZ_ERRORS = (
 """Raised by zipfile and NumPy for damaged files."""
 
 
+_begun_in: Path | None = None
+
+
+@contextlib.contextmanager
+def relative_to_here() -> Iterator[None]:
+    """While entered, `absolute` takes relative paths from the folder that is current now.
+
+    The code of a policy or an environment may change the current folder of the process.
+    """
+    global _begun_in  # noqa: PLW0603 - as the current folder, one per process
+    try:
+        before, _begun_in = _begun_in, Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder does not exist any more; change to another (cd)") from None
+    try:
+        yield
+    finally:
+        _begun_in = before
+
+
+def begin_in(folder: Path) -> None:
+    """Take relative paths from a folder, in a process that another machine or folder started."""
+    global _begun_in  # noqa: PLW0603 - see `relative_to_here`
+    _begun_in = folder
+    with contextlib.suppress(OSError):  # another machine may not have it
+        os.chdir(folder)
+
+
+def absolute(path: str | Path) -> Path:
+    """The path from the root; a relative one is taken from the folder in which the command began."""
+    path = Path(path)
+    return path if path.is_absolute() else (_begun_in or Path.cwd()) / path
+
+
+def shown(path: Path) -> str:
+    """A path as people read it: relative if it is in the folder in which the command began."""
+    here = absolute("")
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+@contextlib.contextmanager
+def back_where_begun() -> Iterator[None]:
+    """Make the folder in which the command began the current one meanwhile: processes start in it."""
+    current = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # which may have been removed
+    try:
+        os.chdir(absolute(""))
+        yield
+    finally:
+        os.fchdir(current)
+        os.close(current)
+
+
 def usable_folder(path: Path, option: str) -> Path:
-    """Check that a folder is writable, or can be created; returns the path.
+    """Check that a folder is writable, or can be created; returns its absolute path.
 
     Raises:
         UsageError: It, or a parent, is a file, a broken link or not writable.
         OSError: A name is too long.
     """
-    nearest = next(each for each in (path, *path.absolute().parents) if each.exists() or each.is_symlink())
+    given, path = path, absolute(path)
+    nearest = next(each for each in (path, *path.parents) if each.exists() or each.is_symlink())
     if not nearest.is_dir():
         what = "a broken link" if nearest.is_symlink() else "not a folder"
-        raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
+        raise UsageError(f"{option} {str(given)!r}: {shown(nearest)} is {what}; give another")
     try:
         Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
     except OSError as error:
-        raise UsageError(f"{option} {str(path)!r}: {error.strerror}; give another") from None
+        raise UsageError(f"{option} {str(given)!r}: {error.strerror}; give another") from None
     return path
 
 
 def usable_file(path: Path, option: str) -> Path:
-    """Check that a file can be written; returns the path. Raises as `usable_folder`."""
+    """Check that a file can be written; returns its absolute path. Raises as `usable_folder`."""
     if path.is_dir() or not path.name:
         raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
-    usable_folder(path.parent, option)
-    return path
+    return usable_folder(path.parent, option) / path.name
 
 
 def refuse_home(given: str, value: str, *, literal: bool) -> None:
@@ -80,7 +132,7 @@ def found_near(missing: Path, patterns: Iterable[str]) -> list[Path]:
 def cache_folder(variable: str, name: str) -> Path:
     """The folder in an environment variable, else `oxygen-eval/NAME` in the user's cache."""
     users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser()
+    return absolute(Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser())
 
 
 def sync(path: Path) -> None:

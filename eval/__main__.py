@@ -1,7 +1,9 @@
 """`oxygen-eval COMMAND`: all commands as one program, which no folder of the same name can hide."""
 
+import contextlib
 import importlib
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -57,7 +59,8 @@ for _name, (_module, _about) in _COMMANDS.items():
 
 def main() -> None:
     """Run the command line of this process."""
-    sys.path.append("")  # the current folder, after all others
+    with contextlib.suppress(FileNotFoundError):  # `run_app` says so
+        sys.path.append(str(Path.cwd()))  # after all others
     run_app(app)
 
 

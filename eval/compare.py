@@ -51,7 +51,7 @@ def main(
         usable_file(json, "--json")
     picture = None if plot is None else usable_file(plot, "--plot")
     if picture is not None and picture.suffix.lower() != ".png":
-        raise UsageError(f"cannot draw {str(picture)!r}; --plot takes a file whose name ends in .png")
+        raise UsageError(f"cannot draw {str(plot)!r}; --plot takes a file whose name ends in .png")
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare(*folders, partial=partial)
     margin = comparison.a.margin if margin is None else margin

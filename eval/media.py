@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from configs.cli import Names, Numbers, ranges, run_app
 from configs.console import visible_text
 from configs.errors import UsageError, pluralize
-from configs.paths import usable_file
+from configs.paths import shown, usable_file
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
@@ -214,13 +214,13 @@ def main(
     pair = find_pair(RunFolder(run), RunFolder(other), suites=suites, task_ids=task_ids, init_ids=init_ids)
     path = usable_file(output, "--output")
     if path.suffix.lower() != ".mp4":
-        raise UsageError(f"cannot write {str(path)!r}; --output takes a file whose name ends in .mp4")
+        raise UsageError(f"cannot write {str(output)!r}; --output takes a file whose name ends in .mp4")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         pair.write(path)
     except VideoError as error:
         raise UsageError(str(error)) from None
-    sys.stdout.write(f"{visible_text(pair.why)}\n{path}\n")
+    sys.stdout.write(f"{visible_text(pair.why)}\n{shown(path)}\n")
 
 
 if __name__ == "__main__":

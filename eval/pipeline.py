@@ -48,7 +48,8 @@ def main(
         dry_run: Print the remaining commands instead of running them.
     """
     config = load(PipelineConfig, pipeline)
-    folder = usable_folder(output_dir or Path(config.output_dir), "--output-dir")
+    folder = output_dir or Path(config.output_dir)
+    usable_folder(folder, "--output-dir")
     console = TextConsole(soft_wrap=True)
     commands, checkpoint = stage_commands(config, folder), Path()
     for stage in config.stages:

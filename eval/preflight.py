@@ -47,7 +47,7 @@ def preflight(
     from sim_envs.preflight import Status
 
     if json is not None:
-        usable_file(json, "--json")
+        json = usable_file(json, "--json")
     check(PlayConfig, {"num_envs": num_envs}, source="the command line")
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}

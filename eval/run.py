@@ -73,7 +73,7 @@ def build_app(
                 wandb (extra [wandb]) or trackio (extra [trackio]).
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
-        usable_folder(output_dir, "--output-dir")
+        output_dir = usable_folder(output_dir, "--output-dir")
         from eval.loggers import with_log
         from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
         from eval.report.console import EvaluationConsole

@@ -46,7 +46,7 @@ def sweep(
     """
     varied = axes.model_dump(exclude_unset=True)
     flags = options.model_dump(exclude_unset=True)
-    usable_folder(output_dir, "--output-dir")
+    output_dir = usable_folder(output_dir, "--output-dir")
     from eval.loggers import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.run_folders import find_unfinished_sweep, new_sweep  # slow: statistics

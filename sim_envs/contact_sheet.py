@@ -46,7 +46,7 @@ def main(
     """
     if file.suffix.lower() not in _SUFFIXES:
         raise unknown("image format", file.suffix, _SUFFIXES, remedy=f"In {str(file)!r}.")
-    usable_file(file, "the image")
+    file = usable_file(file, "the image")
     opened = [[open_suite(name, assets=source) for source in assets] for name in suite]
     tiles: dict[str, np.ndarray] = {}
     for sets in opened:

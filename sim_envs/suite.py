@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
@@ -15,6 +14,7 @@ from configs.installed import imported_version
 from configs.interface import Interface
 from configs.load import check, load, names
 from configs.motion import NONE, parse_motion
+from configs.paths import absolute
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
@@ -204,7 +204,7 @@ def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
     if is_file or name in names(SuiteConfig):
         protocol = load(SuiteConfig, name)
         if is_file:
-            folder = Path(name).parent.resolve()
+            folder = absolute(name).parent.resolve()
             protocol = protocol.model_copy(update={"folder": folder})
             if str(folder) not in sys.path:
                 sys.path.append(str(folder))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError
+from configs.paths import back_where_begun, relative_to_here
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_device
 
@@ -197,7 +198,7 @@ class _WorkerFailed:
 def _run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
     """Run jobs from the connection until it is closed: the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    with contextlib.suppress(OrphanedError, KeyboardInterrupt):
+    with relative_to_here(), contextlib.suppress(OrphanedError, KeyboardInterrupt):
         if sys.platform == "linux":  # the kernel kills this process when its parent ends for any reason
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has ended already
@@ -413,6 +414,7 @@ class _Worker:
         )
         with contextlib.ExitStack() as environment:
             environment.enter_context(_own_packages_first())
+            environment.enter_context(back_where_begun())
             if self._device is not None:
                 environment.enter_context(environment_variable("MUJOCO_EGL_DEVICE_ID", str(self._device)))
             process.start()

@@ -21,6 +21,11 @@ class VideoError(RuntimeError):
     """The encoder failed; the message is ffmpeg's."""
 
 
+def file_address(path: Path) -> str:
+    """A path as ffmpeg reads it, whatever its characters: not as an option or another protocol."""
+    return f"file:{path}"
+
+
 class Mp4Writer:
     """Streams frames of one even size to ffmpeg: H.264, yuv420p, with the index first, for browsers.
 
@@ -37,7 +42,7 @@ class Mp4Writer:
         tags = "setparams=range=tv:colorspace=smpte170m:color_primaries=bt709:color_trc=bt709"
         # One thread: the simulator needs the others.
         codec = ["-vf", tags, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-threads", "1"]
-        target = ["-an", "-movflags", "+faststart", "-f", "mp4", str(path)]
+        target = ["-an", "-movflags", "+faststart", "-f", "mp4", file_address(path)]
         self._process = subprocess.Popen(
             [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target],
             stdin=subprocess.PIPE,
@@ -95,13 +100,22 @@ _QUALITIES = (75, 60, 45, 30, 15)
 
 def iterate_pictures(video: Path) -> Iterator[Picture]:
     """The frames of a video, one after the other; none if the file is not a video."""
-    stream = cv2.VideoCapture(str(video))
-    try:
+    with _opened(video) as stream:
         while True:
             there, picture = stream.read()
             if not there:
                 return
             yield cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+
+
+@contextlib.contextmanager
+def _opened(video: Path) -> Iterator[cv2.VideoCapture]:
+    address = file_address(video)
+    if any("\ud800" <= each <= "\udfff" for each in address):
+        raise VideoError(f"{address!a}: OpenCV reads no path that is not UTF-8; rename it")  # it crashes
+    stream = cv2.VideoCapture(address, cv2.CAP_FFMPEG)
+    try:
+        yield stream
     finally:
         stream.release()
 
@@ -140,9 +154,8 @@ def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, in
     Raises:
         VideoError: The file is not a video.
     """
-    stream = cv2.VideoCapture(str(video))
-    rate = stream.get(cv2.CAP_PROP_FPS)
-    stream.release()
+    with _opened(video) as stream:
+        rate = stream.get(cv2.CAP_PROP_FPS)
     every = max(1, round(rate / fps))
     frames = itertools.islice(iterate_pictures(video), 0, None, every)
     kept = [_scaled(picture, min(width, picture.shape[1])) for picture in frames]

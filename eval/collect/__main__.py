@@ -39,7 +39,7 @@ def collect(
         output: The dataset's folder.
         workers: Processes that play, each with its own simulator. Default: one per core.
     """
-    usable_folder(output, "--output")
+    output = usable_folder(output, "--output")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations  # slow: a simulator and JAX
     from eval.policies.unused_options import refuse_model_options

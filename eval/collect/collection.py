@@ -20,7 +20,7 @@ from configs.feedback import truth_age_s
 from configs.hashing import hash_of
 from configs.interface import Interface
 from configs.motion import NONE
-from configs.paths import locked, read_json_object
+from configs.paths import locked, read_json_object, shown
 from configs.schema import RunConfig
 from configs.training import CollectConfig
 from eval.collect.dataset import assemble, write_contact_sheet
@@ -318,4 +318,4 @@ class CollectionConsole:
         if self.errors:
             summary.append(f"[red]{pluralize(self.errors, 'error')}[/], which the same command tries again")
         self.print(", ".join(summary))
-        self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False)
+        self.print(f"Contact sheet: {shown(sheet)}", soft_wrap=True, markup=False)

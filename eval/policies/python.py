@@ -18,6 +18,7 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from configs.feedback import FeedbackByTask
 from configs.interface import Interface
+from configs.paths import absolute
 from configs.schema import PolicyConfig, read_feedback
 from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
@@ -139,9 +140,9 @@ def _imported(target: str) -> Any:
     place, _, name = target.rpartition(":")
     if not place.endswith(".py"):
         return load_object(target, what="policy")
-    file = Path(place)
+    file = absolute(place)
     if not file.is_file():
-        raise UsageError(f"there is no file {file}; give path/to/file.py:Class, or package.module:Class")
+        raise UsageError(f"there is no file {place}; give path/to/file.py:Class, or package.module:Class")
     spec = importlib.util.spec_from_file_location(f"policy_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None, "Python loads every file that ends in .py"

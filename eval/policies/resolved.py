@@ -11,6 +11,7 @@ from configs.feedback import FeedbackByTask
 from configs.interface import Interface, compare
 from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import check, load, names
+from configs.paths import absolute
 from configs.redaction import remember_secrets
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import LoadedPolicy
@@ -46,7 +47,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
     is_server = name.startswith(("ws://", "wss://"))
-    if is_server or (":" in name and "://" not in name):
+    is_path = name.endswith((".yaml", ".yml")) or absolute(name).is_dir()
+    if is_server or (":" in name and "://" not in name and not is_path):
         kind = "websocket" if is_server else "python"
         given = {"name": policy_name(name), "kind": kind, "target": name}
         policy = check(PolicyConfig, given, source=f"policy {name!r}")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from configs.errors import UsageError
 from configs.load import agrees, check, load
-from configs.paths import locked, read_json_object
+from configs.paths import locked, read_json_object, shown
 from configs.redaction import MASK, redact, strip_url
 from configs.schema import PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
 from eval.records.json_files import write_json
@@ -51,7 +51,8 @@ def policy_name(given: str) -> str:
     scheme, _, address = strip_url(given).partition("://")
     if scheme in ("ws", "wss"):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", address).strip("-")
-    return given.rpartition(":")[2] if not address else given
+    name = given.rpartition(":")[2]
+    return name if name.isidentifier() and not address else given
 
 
 def new_run(output_dir: Path, config: RunConfig) -> Run:
@@ -168,7 +169,8 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
         )
     raise UsageError(
-        f"nothing to resume: no unfinished run in {output_dir} has these options; start one without --resume"
+        f"nothing to resume: no unfinished run in {shown(output_dir)} has these options; start one without "
+        "--resume"
     )
 
 
@@ -358,6 +360,6 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
             f"nothing to resume: {complete.path.name} is complete; start another without --resume"
         )
     raise UsageError(
-        f"nothing to resume: no unfinished sweep in {output_dir} has these options; start one without "
+        f"nothing to resume: no unfinished sweep in {shown(output_dir)} has these options; start one without "
         "--resume"
     )

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from configs.paths import usable_folder
+from configs.paths import shown, usable_folder
 
 app = App(name="python -m eval.report")
 
@@ -37,7 +37,7 @@ def main(
     default = (sweep.path if is_sweep else runs[0]) / REPORT
     folder = default if output_dir is None else usable_folder(output_dir, "--output-dir")
     page = write_sweep_page(sweep, sweep.read_finished(), folder) if is_sweep else write_report(runs, folder)
-    sys.stdout.write(f"{page}\n")
+    sys.stdout.write(f"{shown(page)}\n")
 
 
 if __name__ == "__main__":

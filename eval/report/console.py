@@ -19,6 +19,7 @@ from rich.text import Text
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
+from configs.paths import shown
 from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, policy_name
@@ -150,24 +151,24 @@ class EvaluationConsole(Monitor):
         else:
             self._show_variants(dict(zip(self._labels, results, strict=True)))
         for run in self._runs:
-            self._print(f"Records: {run.folder.path}")
+            self._print(f"Records: {shown(run.folder.path)}")
         if self._report:
             folders = [run.folder.path for run in self._runs]
             try:
-                self._print(f"Report: {write_report(folders, folders[0] / REPORT)}")
+                self._print(f"Report: {shown(write_report(folders, folders[0] / REPORT))}")
             except UsageError as error:  # the records are complete without it
                 self._print(f"No report: {error}")
         if any(result["overall"]["n_errors"] for result in results):
             self._print(
                 "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
             )
-        shown = next((n for n, run in enumerate(self._runs) if run.config.mode == "unified"), -1)
-        run = self._runs[shown]
+        best_of = next((n for n, run in enumerate(self._runs) if run.config.mode == "unified"), -1)
+        run = self._runs[best_of]
         if run.config.video == "all" and (best := best_video(run.folder)) is not None:
             video, why = best
-            of = f" of {self._labels[shown]}" if len(self._runs) > 1 else ""
+            of = f" of {self._labels[best_of]}" if len(self._runs) > 1 else ""
             self._print(f"\nThe best video{of}: {why}")
-            self._print(str(video))
+            self._print(shown(video))
         for line in self._verdicts:
             self._rich.print(line, markup=False)
 
@@ -200,7 +201,7 @@ class EvaluationConsole(Monitor):
             self._rich.print(line, style="dim", markup=False)
 
     def _where(self) -> str:
-        return ", ".join(str(run.folder.path) for run in self._runs)
+        return ", ".join(shown(run.folder.path) for run in self._runs)
 
     def _worlds(self) -> list[Text]:
         now, lines = time.perf_counter(), []
@@ -244,7 +245,7 @@ class SweepConsole(EvaluationConsole):
         return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
 
     def _where(self) -> str:
-        return str(self._runs[0].folder.path.parent)
+        return shown(self._runs[0].folder.path.parent)
 
     def _status(self) -> str:
         rate = rate_of(list(chain.from_iterable(self._results)))

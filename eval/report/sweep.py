@@ -9,6 +9,7 @@ import numpy as np
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.motion import NONE
+from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, PlayConfig, SweepConfig
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
@@ -101,7 +102,7 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
         rich.print("The same command with --resume retries the episodes that were errors.")
     page = folder.path / REPORT / "index.html"
     for path in (folder.record_path, *sorted(folder.path.glob("*.png")), *([page] if page.is_file() else [])):
-        rich.print(str(path), soft_wrap=True, markup=False)
+        rich.print(shown(path), soft_wrap=True, markup=False)
 
 
 _KEPT = (

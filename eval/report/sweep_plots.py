@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -248,7 +249,7 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
 
     def link(row: Row) -> str | None:
         page = folder.path / row["run"] / REPORT / "index.html"
-        return Path(os.path.relpath(page, target)).as_posix() if page.is_file() else None
+        return quote(Path(os.path.relpath(page, target)).as_posix()) if page.is_file() else None
 
     content = {
         "title": f"{provenance['policy']} on {', '.join(record['config']['suites'])}: {cells} of {episodes}",

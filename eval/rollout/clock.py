@@ -7,12 +7,12 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 from configs.errors import UsageError, unknown
 from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load, names
+from configs.paths import absolute
 from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode, RunConfig
 from eval.records import provenance
@@ -159,7 +159,7 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         case "profile":
             return _profile_clock(load(ProfileConfig, rest), config.mode, guided=config.overlap == "rtc")
         case "replay":
-            return _replay_clock(RunFolder(Path(rest)), config, episodes)
+            return _replay_clock(RunFolder(absolute(rest)), config, episodes)
     raise unknown("clock", config.clock, (*KINDS, *(f"profile:{name}" for name in names(ProfileConfig))))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from configs.errors import UsageError
 from configs.exits import jax_does_not_start
-from configs.paths import usable_folder
+from configs.paths import absolute, usable_folder
 from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
@@ -119,11 +119,12 @@ def _renderer() -> CheckResult:
 
 def _writable(folder: Path, option: str) -> str:
     usable_folder(folder, option)
-    return f"{folder.absolute()} can be written"
+    return f"{absolute(folder)} can be written"
 
 
 def _disk(folder: Path) -> CheckResult:
-    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    path = absolute(folder)
+    nearest = next(each for each in (path, *path.parents) if each.exists())
     free_gb = shutil.disk_usage(nearest).free / 1e9
     return CheckResult.of(
         "disk",

@@ -41,7 +41,8 @@ def train(
         resume: Resume the training in the output folder with its options. Options that change the result may
             not differ.
     """
-    begun = (usable_folder(output_dir, "--output-dir") / RUN_FILE).is_file()
+    folder = usable_folder(output_dir, "--output-dir")
+    begun = (folder / RUN_FILE).is_file()
     if begun and not resume:
         raise UsageError(
             f"{output_dir} holds a training; continue it with --resume, or give another --output-dir"
@@ -49,7 +50,7 @@ def train(
     if resume and not begun:
         raise UsageError(f"nothing to resume: {output_dir} holds no training; start one without --resume")
     flags = options.model_dump(exclude_unset=True)
-    before = read_options(output_dir) if resume else {}
+    before = read_options(folder) if resume else {}
     given = {**before, **overlay(TrainConfig, config, flags)}
     options = check(TrainConfig, given, source="the command line")
     if not options.data:
@@ -64,7 +65,7 @@ def train(
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.train.training import run_training  # slow: a simulator and JAX, which --help does not need
 
-    return run_training(options, output_dir, minutes=minutes)
+    return run_training(options, folder, minutes=minutes)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from configs.errors import UsageError
 from configs.exits import INTERRUPTED, DeferredSignals
 from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
-from configs.paths import read_json_object
+from configs.paths import absolute, read_json_object, shown
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
 from eval.policies.resolved import policy_of, start_of
@@ -75,7 +75,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     samples = Samples.joined([each.samples(training.model) for each in demonstrations])
     console = TextConsole()
     console.print(
-        f"[bold]{options.model}[/] on {len(samples)} frames of {', '.join(options.data)} → {folder}",
+        f"[bold]{options.model}[/] on {len(samples)} frames of {', '.join(options.data)} → {shown(folder)}",
         soft_wrap=True,
     )
 
@@ -96,7 +96,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             unsaved.close()
             if rollouts is None or is_over():
                 return {}
-            run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": str(saved)}))
+            run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": shown(saved)}))
             executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
             (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
             rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
@@ -191,7 +191,7 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The training wordings of each instruction, of the suites that the demonstrations name."""
     found: dict[str, tuple[str, ...]] = {}
-    for manifest in (Path(folder) / layout.MANIFEST for folder in data):
+    for manifest in (absolute(folder) / layout.MANIFEST for folder in data):
         # Without a manifest, the dataset is not one of `eval.collect`.
         suites = read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
         for name, protocol in check(dict[str, Any], suites, source=f"{manifest}: suites").items():
@@ -206,11 +206,11 @@ def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
     """Progress, metrics and, except for rollouts and the last step, the remaining time without rollouts."""
-    shown = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
+    values = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
     rate, left = numbers.get("samples_per_s"), ""
     if rate is not None and step < options.steps:
         left = f"{dt.timedelta(seconds=round((options.steps - step) * options.batch / rate))} left"
-    return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(shown)}"
+    return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(values)}"
 
 
 def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfig, robot: str) -> None:
@@ -218,9 +218,9 @@ def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfi
     if saved is None:
         return
     step = checkpoint.step_of(saved)
-    resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(folder)])
+    resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", shown(folder)])
     if step < options.steps:
         console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
     elif options.eval_suite and not has_rollouts(folder, step):
         console.print(f"Its rollouts are missing; play them with {resuming}", soft_wrap=True)
-    console.print(f"The policy: {evaluation_command(str(saved), robot)}", soft_wrap=True)
+    console.print(f"The policy: {evaluation_command(shown(saved), robot)}", soft_wrap=True)

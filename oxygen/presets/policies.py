@@ -17,7 +17,7 @@ from configs.feedback import prompt_fields
 from configs.hashing import hash_file
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
-from configs.paths import found_near, read_json_object
+from configs.paths import absolute, found_near, read_json_object
 from configs.schema import AdapterConfig, AdapterMask, PolicyConfig
 from oxygen.model.config import preset as model_config
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
@@ -66,7 +66,7 @@ def read_preset(name: str) -> PolicyConfig | None:
     if name in names(PolicyConfig):
         return load(PolicyConfig, name)
     is_file = name.endswith((".yaml", ".yml"))
-    if Path(name).is_dir() or (os.sep in name and "://" not in name and not is_file):
+    if absolute(name).is_dir() or (os.sep in name and "://" not in name and not is_file):
         return of_checkpoint(name)
     return load(PolicyConfig, name) if is_file else None
 
@@ -204,18 +204,18 @@ def of_checkpoint(source: str) -> PolicyConfig:
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
 
-    def absolute(place: str | None) -> str | None:
+    def beside_card(place: str | None) -> str | None:
         if place is None or "://" in place:
             return place
         if source.startswith(f"{BUNDLED}://"):  # moves with the package
             return f"{source}/{place}"
-        return str(folder / place)
+        return str((folder if "://" in source else Path(source).expanduser()) / place)
 
-    beside = {"tokenizer": absolute(policy.tokenizer), "norm_stats": absolute(policy.norm_stats)}
+    beside = {"tokenizer": beside_card(policy.tokenizer), "norm_stats": beside_card(policy.norm_stats)}
     if policy.adapter is None:
         return policy.model_copy(update={"weights": source, **beside})
-    adapter = policy.adapter.model_copy(update={"file": absolute(policy.adapter.file)})
-    return policy.model_copy(update={"weights": absolute(policy.weights), "adapter": adapter, **beside})
+    adapter = policy.adapter.model_copy(update={"file": beside_card(policy.adapter.file)})
+    return policy.model_copy(update={"weights": beside_card(policy.weights), "adapter": adapter, **beside})
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from configs.cli import check
 from configs.errors import UsageError, nearest_first, unknown
 from configs.interface import channel_names
-from configs.paths import found_near, parse_json, regular
+from configs.paths import absolute, found_near, parse_json, regular, shown
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import resized
 from oxygen.robots.transforms import EMBODIMENTS, Prediction
@@ -92,7 +92,7 @@ class Demonstrations:
         """
         import pyarrow as pa
 
-        self.path = Path(path)
+        self.path = absolute(path)
         info = _read_info(self.path)
         self._features, self.fps = info["features"], info["fps"]
         self.cameras = layout.cameras_of(self._features)
@@ -237,7 +237,8 @@ class Demonstrations:
         for camera, (path, start_s) in episode.videos.items():
             shape = frames, *self._features[layout.IMAGES + camera]["shape"]
             seek = f"{max(0.0, start_s - 0.5 / self.fps):.6f}"  # half a frame earlier: stamps are rounded
-            command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-ss", seek, "-i", str(path), *raw]
+            source = ["-ss", seek, "-i", f"file:{path}"]  # whatever characters the path has
+            command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *source, *raw]
             done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
             if len(done.stdout) != np.prod(shape):
                 reason = done.stderr.decode(errors="replace").strip() or "it is too short, or of another size"
@@ -255,11 +256,11 @@ def _read_info(root: Path) -> _Info:
         known = [
             info.parents[1] for info in found_near(root, (f"{up}{layout.INFO}" for up in ("", "*/", "*/*/")))
         ]
-        advice = f"Collect some: python -m eval.collect --config smoke --output {root}"
+        advice = f"Collect some: python -m eval.collect --config smoke --output {shown(root)}"
         if known:
             advice = f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
         raise UsageError(
-            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. {advice}"
+            f"{shown(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. {advice}"
         ) from None
     source = f"{path}: not the info of a LeRobot dataset"
     info = check(_Info, parse_json(content, source), source=source)

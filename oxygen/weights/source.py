@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from configs.errors import UsageError, unknown
-from configs.paths import cache_folder
+from configs.paths import absolute, cache_folder
 from configs.redaction import redact, strip_url
 
 CARD = "policy.yaml"
@@ -69,7 +69,7 @@ def fetch(source: str | Path) -> Path:
     text = str(source)
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return Path(text).expanduser()
+        return absolute(Path(text).expanduser())
     if scheme not in SCHEMES:
         raise unknown("kind of URL", scheme, SCHEMES, remedy="Local files have no scheme.")
     if scheme == BUNDLED:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from configs.errors import UsageError, unknown
 from configs.hashing import seed_of
 from configs.load import check
-from configs.paths import parse_yaml, read_text
+from configs.paths import absolute, parse_yaml, read_text
 from configs.schema import Name, Preset
 from sim_envs.droid import shapes
 from sim_envs.droid.shapes import ConveyorShape, DrawerShape, LineShape, Machine, RampShape, Shape
@@ -215,7 +215,7 @@ def load_task(name: str, folder: Path | None = None) -> TaskConfig:
     A UsageError if there is no such task, or the file is invalid.
     """
     if name.endswith((".yaml", ".yml")):
-        places = [Path(name)] if folder is None else [folder / name, Path(name)]
+        places = [absolute(name)] if folder is None else [folder / name, absolute(name)]
         path = next((place for place in places if place.is_file()), None)
         if path is None:
             raise UsageError(

@@ -29,7 +29,7 @@ from configs.assets import STANDINS
 from configs.errors import UsageError, pluralize, unknown
 from configs.hashing import hash_file
 from configs.installed import check_submodules, identify, imported_version
-from configs.paths import temporary_folder
+from configs.paths import absolute, temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 
@@ -221,7 +221,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
         return AssetSet(name=STANDINS, path=unpack_standins())
     if source == "download":
         return _download()
-    if not Path(source).expanduser().exists() and Path(source).name == source:
+    if not absolute(Path(source).expanduser()).exists() and Path(source).name == source:
         raise unknown("asset source or folder", source, _SOURCES, remedy="Or give the path of a folder.")
     return _folder(Path(source), "--assets")
 
@@ -254,7 +254,7 @@ def unpack_standins(root: Path | None = None) -> Path:
 
 
 def _folder(path: Path, said_by: str) -> AssetSet:
-    path = path.expanduser().resolve()
+    path = absolute(path.expanduser()).resolve()
     if not path.is_dir():
         raise UsageError(f"{said_by} names {str(path)!r}, which is not a folder: {_HOW}")
     missing = _missing_parts(path)

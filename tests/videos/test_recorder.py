@@ -4,6 +4,7 @@ import dataclasses
 import io
 import re
 import subprocess
+from pathlib import Path
 
 import imageio_ffmpeg
 import numpy as np
@@ -176,3 +177,18 @@ def test_frames_are_read_in_order_and_a_gif_has_the_pace_of_its_video(tmp_path):
         seen = [(frame.convert("L").getpixel((5, 5)), gif.info["duration"]) for frame in frames]
     durations = (400, 200, 200, 200)  # equal frames are joined
     assert seen == [(pytest.approx(level, abs=4), ms) for level, ms in zip(LEVELS, durations, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["pi05:ft@2000", "a #1 50% [x]", "-y", "%03d", "concat:a|b", "line\nbreak"])
+def test_no_name_is_an_option_an_address_or_a_pattern(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    folder = Path(name)
+    folder.mkdir()
+    assert record(folder / name, [3]) == folder / f"{name}_success.mp4"
+    (video,) = folder.iterdir()
+    assert len(list(iterate_pictures(video))) == 30
+
+
+def test_a_name_that_opencv_cannot_read_is_an_error(tmp_path):
+    with pytest.raises(VideoError, match="not UTF-8"):
+        next(iterate_pictures(tmp_path / "\udcff.mp4"))

@@ -18,6 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from configs.errors import UsageError
 from configs.exits import DeferredSignals
+from configs.paths import absolute
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
@@ -56,7 +57,7 @@ class RayCluster(Executor):
         )
         shares = [len(range(first, self.num_envs, count)) for first in range(count)]
         self._services[:] = [
-            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds))
+            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds), absolute(""))
             for worlds in shares
         ]
         described, *_ = [_got(service.opened.remote()) for service in self._services]
@@ -156,7 +157,7 @@ class _World:
         self._start()
 
     def _start(self) -> None:
-        self._actor = self._actor_of.remote(self._player, self.connection)
+        self._actor = self._actor_of.remote(self._player, self.connection, absolute(""))
         self.pending = self._actor.open.remote()  # the call, opening or playing; None while idle
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from configs.paths import temporary_folder
+from configs.paths import begin_in, temporary_folder
 from eval.policies.base import LoadedPolicy
 from eval.policies.serving import EpisodeStart, PolicyServer
 from eval.records.schema import RunFolder
@@ -98,9 +98,10 @@ class ActorConnection:
 
 
 class WorldActor:
-    """Runs episodes in a world."""
+    """Runs episodes in a world; relative paths are from the driver's folder."""
 
-    def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
+    def __init__(self, player: EpisodePlayer, connection: ActorConnection, driver: Path) -> None:
+        begin_in(driver)
         self._connection = connection
         self._folder = temporary_folder("oxygen-eval-ray-")
         folders = [RunFolder(self._folder / str(variant)) for variant in range(len(player.variants))]
@@ -128,9 +129,10 @@ class WorldActor:
 
 
 class PolicyService:
-    """A policy that answers worlds in batches."""
+    """A policy that answers worlds in batches; relative paths are from the driver's folder."""
 
-    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]]) -> None:
+    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]], driver: Path) -> None:
+        begin_in(driver)
         self._opener = opener
         self._opening = threading.Lock()
         self._described: list[LoadedPolicy] = []

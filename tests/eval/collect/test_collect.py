@@ -332,7 +332,7 @@ def test_flags_override_a_preset(monkeypatch):
     where = ("--output", "here", "--workers", "3")
     assert call(app, "--config", "smoke", "--init-ids", "3", "--task-ids", "3", *where) == 0
     ((config, *rest),) = started
-    assert rest == [Path("here"), {"workers": 3}]
+    assert rest == [Path("here").absolute(), {"workers": 3}]
     assert (config.num_trials_per_task, config.init_ids, config.task_ids) == (None, (3,), (3,))
     assert (config.suites, config.assets) == (("libero_object",), "standins")
 

@@ -318,6 +318,7 @@ def test_a_checkpoint_without_sizes_is_refused(trained, tmp_path):
         ("mine", r"is the folder of a training; .*checkpoints/step_0001000$"),
         ("mine/checkpoints", r"is the folder of a training; .*checkpoints/step_0001000$"),
         ("mine/model.safetensors", "is a file; give the folder"),
+        ("pi05:ft@2000", r"pi05:ft@2000 is not a training checkpoint"),
         (".", r"policy\.yaml"),
     ],
 )
@@ -327,6 +328,7 @@ def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
         folder.mkdir(parents=True)
         (folder / CARD).touch()
     (tmp_path / "runs/mine/model.safetensors").touch()
+    (tmp_path / "runs/pi05:ft@2000").mkdir()
     with pytest.raises(UsageError, match=said):
         resolve_policy(RunConfig(policy=str(tmp_path / "runs" / place)))
 
