@@ -1,6 +1,7 @@
 """Writes H.264 files, one frame in memory, and makes still images and animated clips of their frames."""
 
 import contextlib
+import functools
 import io
 import itertools
 import subprocess
@@ -26,6 +27,42 @@ def file_address(path: Path) -> str:
     return f"file:{path}"
 
 
+_CODEC = ("-c:v", "libx264", "-preset", "veryfast", "-crf", "20")
+_PATIENCE_S = 60.0
+"""Time that the encoder has for a few frames, or to finish a file."""
+REMEDY = "unset IMAGEIO_FFMPEG_EXE or name an ffmpeg with libx264 there, or reinstall imageio-ffmpeg"
+
+
+@functools.cache
+def encoder_problem() -> str | None:
+    """Why this machine cannot write videos; None if it can. Encodes one frame."""
+    frame = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", "16x16", "-i", "-"]
+    try:
+        done = subprocess.run(
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *frame, *_CODEC, "-f", "null", "-"],
+            input=bytes(16 * 16 * 3 // 2),
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        return _reason(error)
+    return None if done.returncode == 0 else _failure(done.returncode, done.stderr)
+
+
+def _reason(error: Exception) -> str:
+    """Why ffmpeg could not be started, in one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())
+
+
+def _failure(status: int, messages: bytes) -> str:
+    first, *_ = messages.decode(errors="replace").strip().splitlines() or ["no message"]
+    how = f"was killed by signal {-status}" if status < 0 else f"stopped with status {status}"
+    return f"ffmpeg {how}: {first}"
+
+
 class Mp4Writer:
     """Streams frames of one even size to ffmpeg: H.264, yuv420p, with the index first, for browsers.
 
@@ -33,23 +70,27 @@ class Mp4Writer:
     """
 
     def __init__(self, path: Path, *, width: int, height: int, fps: float) -> None:
+        """Start the encoder; a VideoError if that fails."""
         self._shape = (height, width, 3)
-        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._message = ""
+        self._failure = ""
         rate = str(Fraction(fps).limit_denominator(1001))
         source = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
         # OpenCV converts with BT.601's matrix and limited range; browsers assume BT.709 unless tagged.
         tags = "setparams=range=tv:colorspace=smpte170m:color_primaries=bt709:color_trc=bt709"
         # One thread: the simulator needs the others.
-        codec = ["-vf", tags, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-threads", "1"]
+        codec = ["-vf", tags, *_CODEC, "-threads", "1"]
         target = ["-an", "-movflags", "+faststart", "-f", "mp4", file_address(path)]
-        self._process = subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._messages,
-            start_new_session=True,  # keeps Ctrl-C from the encoder
-        )
+        try:
+            self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+            self._process = subprocess.Popen(
+                [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._messages,
+                start_new_session=True,  # keeps Ctrl-C from the encoder
+            )
+        except (OSError, RuntimeError) as error:
+            raise VideoError(_reason(error)) from None
 
     def write(self, picture: UInt8[np.ndarray, "height width 3"], *, times: int = 1) -> None:
         """Append a frame, `times` times.
@@ -80,13 +121,17 @@ class Mp4Writer:
         # If the encoder has died, the exit status reports it.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        status = self._process.wait()
+        try:
+            status = self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self._process.wait()
         if not self._messages.closed:
             with self._messages as messages:
                 messages.seek(0)
-                self._message = messages.read().decode(errors="replace").strip() or "no message"
-        if status != 0:
-            raise VideoError(f"ffmpeg stopped with status {status}: {self._message.splitlines()[0]}")
+                self._failure = _failure(status, messages.read()) if status else ""
+        if self._failure:
+            raise VideoError(self._failure)
 
     def kill(self) -> None:
         """Kill the encoder; `write` and `close` raise VideoError from then on."""

@@ -14,6 +14,7 @@ from videos.mp4 import Mp4Writer, VideoError
 from videos.panel import Caption, compose, draw_first_camera, draw_moment, picture_size
 
 _OUTCOME_S = 1.5  # minimal duration of the last image, which shows the outcome
+_PATIENCE_S = 60.0  # time to draw and encode the frames of one image
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,10 @@ class EpisodeVideo:
     def _wait(self) -> None:
         drawing, self._drawing = self._drawing, None
         if drawing is not None:
-            drawing.result()
+            try:
+                drawing.result(_PATIENCE_S)
+            except TimeoutError:
+                raise VideoError(f"ffmpeg has not taken a frame for {_PATIENCE_S:g} s") from None
 
     def _draw(self, writer: Mp4Writer, scene: _Scene, before: _Scene | None, outcome: str | None) -> None:
         """Write one frame per control step; with an outcome, further frames for `_OUTCOME_S` in all."""

@@ -42,6 +42,7 @@ from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.world import EpisodeKey
+from videos.mp4 import REMEDY, encoder_problem
 
 _MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
@@ -80,6 +81,8 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     _check_feedback(player, learner or run)
     for each in filter(None, (resolved, learning)):
         check_playable(plan, kind=each.policy.kind, interface=each.interface)
+    if config.images == "video" and (problem := encoder_problem()) is not None:
+        raise UsageError(f"--images video cannot be written ({problem}); {REMEDY}, or give --images png")
     model = run if kind == "oxygen" else learner
     if model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start

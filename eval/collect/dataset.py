@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from PIL import Image
 
+from configs.errors import UsageError
 from configs.interface import Interface
 from configs.training import CollectConfig
 from eval.collect.store import Histogram, StoredEpisode
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations, as_array
 from oxygen.training.layout import Feature
-from videos.mp4 import Mp4Writer
+from videos.mp4 import REMEDY, Mp4Writer, VideoError
 from videos.text import clean
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
@@ -52,10 +53,15 @@ def assemble(
     images = "video" if config.images == "video" else "image"
     fed = config.feedback is not None
     features = layout.features(interface, images=images, horizon=config.horizon, fed=fed)
-    with contextlib.closing(_Writer(draft, features, fps)) as writer:
-        for episode in kept:
-            writer.add(episode)
-        writer.describe()
+    try:
+        with contextlib.closing(_Writer(draft, features, fps)) as writer:
+            for episode in kept:
+                writer.add(episode)
+            writer.describe()
+    except VideoError as error:
+        raise UsageError(
+            f"{error}; {REMEDY}. The episodes are kept: the same command then writes the dataset"
+        ) from None
     for part in ("meta", *_PARTS[:-1], ".cache"):
         shutil.rmtree(dataset / part, ignore_errors=True)
     for part in _PARTS:

@@ -130,6 +130,7 @@ class EpisodeResult:
     # Compilations between warm-up and the episode's end; None if the policy does not compile.
     compiles_after_warm_up: int | None = None
     video: str | None = None  # path of the video, relative to the run's folder
+    video_error: str | None = None  # why there is none, if its recording failed
     error: str | None = None  # the exception in one line; only for errors and invalid actions
     traceback: str | None = None  # its traceback; likewise
 

@@ -33,6 +33,7 @@ from eval.report.table import PAUSED, clock_label, percentage, to_terminal
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
+from videos.mp4 import REMEDY, encoder_problem
 
 _BAR = 16  # width of the bar; leaves room for three modes in 80 columns
 _PACE_S = 300.0  # window of the estimate of the remaining time
@@ -67,6 +68,7 @@ class EvaluationConsole(Monitor):
         self._reported = time.monotonic()
         self._began = time.perf_counter()
         self._played = 0
+        self._has_lost_video = False
 
     @functools.cached_property
     def _labels(self) -> list[str]:
@@ -118,6 +120,13 @@ class EvaluationConsole(Monitor):
             why = escape(result.truth_error)
             line = f"[yellow]no ground truth[/] in {result.key}, so texts are not graded: {why}"
             self._rich.print(line, soft_wrap=True)
+        # What is wrong with the machine was said at the start.
+        if result.video_error not in (None, encoder_problem()) and not self._has_lost_video:
+            self._has_lost_video = True
+            self._print(
+                f"warning: no video of {result.key} ({result.video_error}), and perhaps of later episodes; "
+                f"they are graded all the same. If ffmpeg is at fault, {REMEDY}"
+            )
         (bar,) = self._progress.tasks
         is_due = self._played == _FIRST_ESTIMATE or time.monotonic() - self._reported >= _REPORT_EVERY_S
         if is_due and not bar.finished and not self._rich.is_terminal:

@@ -78,7 +78,12 @@ def run_evaluation(
         KeyboardInterrupt: All records are on disk.
     """
     configs = [run.config for run in runs]
-    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.local_worlds, notify=_print)
+    require_quick_checks(
+        runs[0].folder.path.parent,
+        num_envs=executor.local_worlds,
+        videos=any(config.video != "none" for config in configs),
+        notify=_print,
+    )
     _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])

@@ -17,19 +17,25 @@ from oxygen.model.compile_cache import CACHE_VARIABLE, default_cache
 from sim_envs.gl import context_class, gpu_count, require_backend
 from sim_envs.preflight import CheckResult, Status, check_machine
 from sim_envs.workers import WORLD_MB, available_mb, check_memory
+from videos.mp4 import REMEDY, encoder_problem
 
 _LOW_DISK_GB = 5.0
 _NO_DISK_GB = 0.2
 _SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
 
 
-def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """Checks that take no time: disk, memory and caches, for runs in `output_dir` with `num_envs` worlds."""
+def quick_checks(output_dir: Path, *, num_envs: int, videos: bool) -> Iterator[CheckResult]:
+    """Checks that take no time, for runs in `output_dir` with `num_envs` worlds, and `videos` if any.
+
+    They are disk, memory, caches and the encoder.
+    """
     yield _attempt("output folder", lambda: _writable(output_dir, "--output-dir"))
     yield _disk(output_dir)
     yield _attempt("memory", lambda: _memory(num_envs))
     cache = functools.partial(_writable, default_cache(), CACHE_VARIABLE)
     yield _attempt("compile cache", cache, otherwise=Status.WARN)
+    if videos:
+        yield _encoder()
 
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
@@ -46,7 +52,7 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
         otherwise=Status.WARN,
     )
     yield _attempt("renderer", _renderer)
-    yield from quick_checks(output_dir, num_envs=num_envs)
+    yield from quick_checks(output_dir, num_envs=num_envs, videos=True)
     yield _attempt("JAX", _jax)
     try:
         plan = make_plan(config)
@@ -67,9 +73,11 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
             yield CheckResult.of(name, str(error), ok=False)
 
 
-def require_quick_checks(output_dir: Path, *, num_envs: int, notify: Callable[[str], None]) -> None:
+def require_quick_checks(
+    output_dir: Path, *, num_envs: int, videos: bool, notify: Callable[[str], None]
+) -> None:
     """Run the quick checks before an evaluation; report warnings, and raise a failure as a UsageError."""
-    for result in quick_checks(output_dir, num_envs=num_envs):
+    for result in quick_checks(output_dir, num_envs=num_envs, videos=videos):
         if result.status is Status.FAIL:
             raise UsageError(_line(result))
         if result.status is Status.WARN:
@@ -132,6 +140,17 @@ def _disk(folder: Path) -> CheckResult:
         ok=free_gb >= _LOW_DISK_GB,
         remedy="free some space, give another --output-dir, or --video none",
         otherwise=Status.WARN if free_gb >= _NO_DISK_GB else Status.FAIL,
+    )
+
+
+def _encoder() -> CheckResult:
+    problem = encoder_problem()
+    return CheckResult.of(
+        "videos",
+        "H.264 can be written" if problem is None else f"none can be recorded ({problem})",
+        ok=problem is None,
+        remedy=f"{REMEDY}, or give --video none",
+        otherwise=Status.WARN,
     )
 
 

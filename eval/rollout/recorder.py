@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey, World
 from videos import theme
-from videos.mp4 import VideoError
+from videos.mp4 import encoder_problem
 from videos.panel import Caption, CaptionText
 from videos.recorder import EpisodeVideo
 from videos.theme import Mark
@@ -72,7 +72,10 @@ class EpisodeRecorder:
             control_hz=hz,
         )
         self._video: EpisodeVideo | None = None
-        if config.video != "none":
+        self._video_error: str | None = None
+        if config.video != "none" and (problem := encoder_problem()) is not None:
+            self._video_error = problem
+        elif config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
             self._video = EpisodeVideo(stem, control_hz=hz)
         path = folder.queries_path(key)
@@ -114,15 +117,31 @@ class EpisodeRecorder:
             self._log.flush()
         self._grader.add(query)
         self._motion.add(query)
-        if self._video is not None:
-            self._captions.add(query)
-            # Each picture is shown until the next one, with the texts delivered by then.
-            images = dict(query.observation.images)
-            steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
-            self._video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
-            for picture, end in zip(query.pictures, steps[2:], strict=True):
-                images[picture.camera] = picture.image
-                self._video.add(images, end - picture.step, caption=self._captions.at(picture.step))
+        with self._no_error_of_the_episode():
+            if self._video is not None:
+                self._show(query, self._video)
+
+    def _show(self, query: QueryRecord, video: EpisodeVideo) -> None:
+        """Add the pictures of a query: each until the next one, with the texts delivered by then."""
+        self._captions.add(query)
+        images = dict(query.observation.images)
+        steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
+        video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
+        for picture, end in zip(query.pictures, steps[2:], strict=True):
+            images[picture.camera] = picture.image
+            video.add(images, end - picture.step, caption=self._captions.at(picture.step))
+
+    @contextlib.contextmanager
+    def _no_error_of_the_episode(self) -> Iterator[None]:
+        """Go on without the video if it fails, and record why."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever fails, drawing or encoding
+            self._video_error = one_line(error)
+            video, self._video = self._video, None
+            if video is not None:
+                with contextlib.suppress(OSError):
+                    video.abandon()
 
     def add_episode_end(self, end: EpisodeEnd) -> None:
         """Record the texts cancelled at the end of the episode, and the compilations so far."""
@@ -154,6 +173,7 @@ class EpisodeRecorder:
             truth_error=self._truth_error,
             motion=self._motion.quality(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
+            video_error=self._video_error,
             error=None if error is None else one_line(error),
             traceback=None if error is None else "".join(traceback.format_exception(error)),
         )
@@ -168,14 +188,11 @@ class EpisodeRecorder:
             self._video.abandon()
 
     def _close_video(self, outcome: Outcome) -> Path | None:
-        if self._video is None:
-            return None
-        if self._config.video == "failures" and outcome is Outcome.SUCCESS:
-            self._video.discard()
-            return None
-        # If the encoder itself has failed, recording that must not fail too.
-        with contextlib.suppress(*((VideoError, OSError) if outcome.has_traceback else ())):
-            return self._video.close(outcome.value)
+        with self._no_error_of_the_episode():
+            if self._video is not None and self._config.video == "failures" and outcome is Outcome.SUCCESS:
+                self._video.discard()
+            elif self._video is not None:
+                return self._video.close(outcome.value)
         return None
 
 

@@ -42,12 +42,12 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused
 def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
-    checks.require_quick_checks(tmp_path, num_envs=1, notify=said.append)
+    checks.require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
     assert len(said) == 1
     assert said[0].startswith("warning: disk")
     monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
     with pytest.raises(UsageError, match=r"disk: .* GB free"):
-        checks.require_quick_checks(tmp_path, num_envs=1, notify=said.append)
+        checks.require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
 
 
 @pytest.mark.parametrize(

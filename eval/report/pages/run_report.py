@@ -63,7 +63,7 @@ def report_files(
             timings[number][key] = timings_of(queries)
             if episode.outcome is not Outcome.ERROR:
                 _sample(samples[number], episode, queries, run.identity.deadline_ms)
-            name, no_video = None, "no video was recorded"
+            name, no_video = None, episode.video_error or "no video was recorded"
             if episode.video is not None:
                 no_video = f"the video {episode.video} is missing from the run's folder"
                 if (video := run.folder.path / episode.video).is_file():
