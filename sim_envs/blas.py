@@ -79,14 +79,18 @@ def _has_avx512() -> bool:
 
 
 @contextlib.contextmanager
-def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable inside the context, touching no other: threads may be reading them."""
+def environment_variable(name: str, value: str | None) -> Iterator[None]:
+    """Set or hide an environment variable inside the context, touching no other: threads may read them."""
     before = os.environ.get(name)
-    os.environ[name] = value
+    _set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        _set(name, before)
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

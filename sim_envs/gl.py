@@ -1,4 +1,8 @@
-"""Chooses MuJoCo's headless rendering backend: EGL, else OSMesa, probed in a child process."""
+"""Chooses MuJoCo's headless rendering backend: EGL, else OSMesa, probed in a child process; and EGL's device.
+
+EGL numbers the GPUs whose device files a process may open, by PCI address, and does not read
+CUDA_VISIBLE_DEVICES. Without a number, MuJoCo takes the first, which may be granted to another job.
+"""
 
 import functools
 import importlib
@@ -10,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError, unknown
+from sim_envs.blas import environment_variable
 
+DEVICE = "MUJOCO_EGL_DEVICE_ID"  # the number of EGL's device, read by MuJoCo when it is imported
+_chosen_here: list[str] = []  # its values that this process has chosen itself
 BACKENDS = ("egl", "osmesa")  # headless rendering backends, preferred one first
 _DISABLED = ("disable", "disabled", "off", "false", "0")
 
@@ -32,8 +39,11 @@ def choose_backend() -> str | None:
 
     `MUJOCO_GL`, if set, decides. Otherwise each backend is probed in a child process, since a broken driver
     kills a process instead of raising. The choice is written to the environment for MuJoCo and child
-    processes. A UsageError if `MUJOCO_GL` or `PYOPENGL_PLATFORM` is invalid.
+    processes, with EGL's device if CUDA_VISIBLE_DEVICES does not grant the first. A UsageError if `MUJOCO_GL`
+    or `PYOPENGL_PLATFORM` is invalid.
     """
+    if not os.environ.get(DEVICE, "").strip():
+        os.environ.pop(DEVICE, None)  # MuJoCo wants a number
     requested = os.environ.get("MUJOCO_GL", "").strip().lower()
     if requested in _DISABLED:
         return None
@@ -52,6 +62,11 @@ def choose_backend() -> str | None:
             f"PYOPENGL_PLATFORM={platform!r} contradicts the rendering backend {backend!r}: unset one of "
             "PYOPENGL_PLATFORM and MUJOCO_GL, or make them equal"
         )
+    if backend == "egl" and DEVICE not in os.environ and gpu_count() > 1:
+        first = next((device for device in _granted_devices() if _failure("egl", device) is None), 0)
+        if first != 0:
+            os.environ[DEVICE] = str(first)
+            _chosen_here.append(str(first))
     return backend
 
 
@@ -66,18 +81,60 @@ def require_backend() -> str:
 def rendering_device(worker: int) -> int | None:
     """The EGL device of a worker, so that workers are spread over the GPUs; None where there is no choice.
 
-    `MUJOCO_EGL_DEVICE_ID`, if set, applies to all of them.
+    Over those that CUDA_VISIBLE_DEVICES grants. `MUJOCO_EGL_DEVICE_ID`, if set, applies to all of them.
     """
-    gpus = gpu_count()
-    if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
+    if gpu_count() < 2 or choose_backend() != "egl" or os.environ.get(DEVICE) not in (None, *_chosen_here):
         return None
-    devices = [device for device in range(gpus) if _failure("egl", device) is None]
+    devices = [device for device in _granted_devices() if _failure("egl", device) is None]
     return devices[worker % len(devices)] if devices else None
+
+
+def import_robosuite() -> None:
+    """Import robosuite, whose check of EGL's device fails where it is right.
+
+    robosuite demands that the number occurs in CUDA_VISIBLE_DEVICES, where GPUs may be UUIDs, or others than
+    those that EGL can open. MuJoCo reads the number before.
+    """
+    importlib.import_module("mujoco")
+    with environment_variable(DEVICE, None):
+        importlib.import_module("robosuite.utils.binding_utils")
 
 
 def gpu_count() -> int:
     """Number of NVIDIA GPUs of this machine."""
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def _granted_devices() -> list[int]:
+    """EGL's devices of the GPUs that CUDA_VISIBLE_DEVICES grants; of all without it, or if it grants none.
+
+    None for a part of a GPU (MIG), which does not render, and for a UUID that is unknown here.
+    """
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    if named[0] in ("", "-1", "NoDevFiles"):
+        return list(range(gpu_count()))
+    uuids, granted = _gpu_uuids(), []
+    for name in named:
+        whole = name.removeprefix("MIG-").partition("/")[0]
+        matching = [number for number, uuid in enumerate(uuids) if uuid.startswith(whole)]
+        if name.isdecimal():
+            granted.append(int(name))
+        elif whole.startswith("GPU-") and len(matching) == 1:
+            granted.append(matching[0])
+        else:  # CUDA ignores it and what follows
+            break
+    return list(dict.fromkeys(granted))
+
+
+def _gpu_uuids(driver: Path = Path("/proc/driver/nvidia"), devices: Path = Path("/dev")) -> list[str]:
+    """UUIDs of the NVIDIA GPUs that this process may open, by PCI address."""
+    uuids = []
+    for file in sorted(driver.glob("gpus/*/information")):
+        lines = (line.partition(":") for line in file.read_text(errors="replace").splitlines())
+        about = {name.strip(): value.strip() for name, _, value in lines}
+        if (devices / f"nvidia{about.get('Device Minor')}").exists():
+            uuids.append(about.get("GPU UUID", ""))
+    return uuids
 
 
 def context_class() -> Callable[[int, int], Any]:
@@ -97,16 +154,17 @@ def _chosen() -> str:
     if None in found.values():
         raise UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
     reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
-    set_by = " and ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM") if os.environ.get(name))
+    set_by = ", ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM", DEVICE) if os.environ.get(name))
     raise UsageError(
         f"{_NO_OPENGL}: install EGL (libegl1) or OSMesa (libosmesa6), and unset {set_by} ({reasons})"
     )
 
 
 def _broken(backend: str, reason: str) -> UsageError:
-    return UsageError(
-        f"the rendering backend {backend!r} does not work here ({reason}): unset MUJOCO_GL to choose another"
-    )
+    remedy = "unset MUJOCO_GL to choose another"
+    if backend == "egl" and (device := os.environ.get(DEVICE)) is not None:
+        remedy = f"unset {DEVICE}={device}, or give the number of another device"
+    return UsageError(f"the rendering backend {backend!r} does not work here ({reason}): {remedy}")
 
 
 def _candidates() -> tuple[str, ...]:
@@ -117,7 +175,7 @@ def _candidates() -> tuple[str, ...]:
 @functools.cache
 def _failure(backend: str, device: int | None = None) -> str | None:
     """Why a backend does not work here or on an EGL device; None if it works."""
-    chosen = {} if device is None else {"MUJOCO_EGL_DEVICE_ID": str(device)}
+    chosen = {} if device is None else {DEVICE: str(device)}
     try:
         probe = subprocess.run(
             [sys.executable, "-c", _PROBE, backend],

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from configs.errors import UsageError
 from configs.paths import back_where_begun, relative_to_here
 from sim_envs.blas import environment_variable
-from sim_envs.gl import rendering_device
+from sim_envs.gl import DEVICE, rendering_device
 
 _START_PATH = tuple(sys.path)  # Python's path before classes of users are imported, which may change it
 WORLD_MB = 500.0  # memory of a worker process with one world, megabytes
@@ -416,7 +416,7 @@ class _Worker:
             environment.enter_context(_own_packages_first())
             environment.enter_context(back_where_begun())
             if self._device is not None:
-                environment.enter_context(environment_variable("MUJOCO_EGL_DEVICE_ID", str(self._device)))
+                environment.enter_context(environment_variable(DEVICE, str(self._device)))
             process.start()
         theirs.close()  # so that its end is noticed here
         self._is_ready, self._reason = False, ""

@@ -31,7 +31,7 @@ from configs.hashing import hash_file
 from configs.installed import check_submodules, identify, imported_version
 from configs.paths import absolute, temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
-from sim_envs.gl import choose_backend
+from sim_envs.gl import choose_backend, import_robosuite
 
 # The versions of LIBERO's published scores. Later versions of MuJoCo silently change objects and lighting.
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
@@ -107,6 +107,7 @@ def load_libero() -> types.ModuleType:
             pin_kernels()
             use_one_thread()
             _silence_robosuite()
+            import_robosuite()
             from libero.libero import envs
         finally:
             logging.disable(disabled)

@@ -81,18 +81,20 @@ def test_a_wrong_backend_or_mujoco_is_refused_in_one_line(code, environment, com
 
 
 _LOAD = """
-import sys
+import os, sys
 sys.modules["torch"] = None
 from sim_envs import blas
 from sim_envs.libero.assets import load_libero
 load_libero()
 print(*(library.get_num_threads() for library in blas._openblas() if "opencv" not in library.filepath))
+print(os.environ["MUJOCO_EGL_DEVICE_ID"])
 """
 
 
 def test_libero_is_loaded_without_torch_and_computes_in_one_thread():
-    done = _run(_LOAD, OPENBLAS_NUM_THREADS="2")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 1\n", "")
+    """And with any numbers of EGL's device and of CUDA's, which robosuite compares."""
+    done = _run(_LOAD, OPENBLAS_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="GPU-3a,3", MUJOCO_EGL_DEVICE_ID="0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 1\n0\n", "")
 
 
 _CYCLES = """

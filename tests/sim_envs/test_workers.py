@@ -96,11 +96,13 @@ def test_a_job_survives_workers_that_die_before_they_are_ready(tmp_path):
 
 def test_workers_are_spread_over_the_gpus_that_render(monkeypatch):
     monkeypatch.delenv("MUJOCO_EGL_DEVICE_ID", raising=False)
-    monkeypatch.setattr(Path, "glob", lambda *_: [Path(f"/dev/nvidia{gpu}") for gpu in range(3)])
+    monkeypatch.setattr(gl, "gpu_count", lambda: 3)
     monkeypatch.setattr(gl, "choose_backend", lambda: "egl")
     monkeypatch.setattr(gl, "_failure", lambda _, device: "no such device" if device == 1 else None)
     found = results_of(device, range(3), workers=3)
     assert set(found.values()) == {(0, "0"), (1, "2"), (2, "0")}
     assert "MUJOCO_EGL_DEVICE_ID" not in os.environ
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    assert [gl.rendering_device(worker) for worker in range(2)] == [2, 2], "the others are not granted"
     monkeypatch.setenv("MUJOCO_EGL_DEVICE_ID", "1")
     assert gl.rendering_device(0) is None, "the variable applies to all workers"

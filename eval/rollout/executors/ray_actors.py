@@ -20,7 +20,7 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.serving import EpisodeStart, PolicyServer
 from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
-from sim_envs.gl import rendering_device
+from sim_envs.gl import DEVICE, rendering_device
 from sim_envs.workers import LostJob, OrphanedError
 
 _STARTUP_S = 600.0  # timeout of a restarting policy actor
@@ -117,7 +117,7 @@ class WorldActor:
         """Open the player."""
         device = rendering_device(self._connection.worker)
         if device is not None:
-            os.environ["MUJOCO_EGL_DEVICE_ID"] = str(device)
+            os.environ[DEVICE] = str(device)
         self._play = self._resources.enter_context(self._player.open(self._connection))
 
     def play(self, job: EpisodeJob) -> PlayedEpisode | LostJob:
