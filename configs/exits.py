@@ -15,6 +15,7 @@ from types import FrameType
 from typing import NoReturn, Self, TypeGuard
 
 from configs.errors import UsageError, install_command
+from configs.home import provide_home
 
 FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 """Exit codes if the output pipe is closed, for bad input, and after Ctrl-C (128 + SIGINT, as in shells)."""
@@ -51,6 +52,7 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         with ends_at_once():
+            provide_home()
             return command() or 0
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -76,6 +78,8 @@ def _as_usage_error(error: Exception) -> UsageError | None:
         return UsageError(
             f"{error.filename or 'writing'}: {error.strerror}; free some, and run it again (--resume)"
         )
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):
+        return UsageError("no folder for temporary files can be written: set TMPDIR to one that can")
     if isinstance(error, OSError) and error.filename is not None:
         reason = error.strerror or type(error).__name__
         return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")

@@ -4,10 +4,12 @@ import atexit
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 import zipfile
@@ -15,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from configs.errors import UsageError
 
@@ -135,13 +137,46 @@ def cache_folder(variable: str, name: str) -> Path:
     return absolute(Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser())
 
 
+_MISSING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
+"""Errors of operations that a file system lacks."""
+
+
+def flush(descriptor: int) -> None:
+    """Flush a file to disk, if its file system can."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _MISSING:
+            raise
+
+
 def sync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        flush(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(file: IO[Any], *, wait: bool) -> None:
+    """Lock an open file until it is closed; a BlockingIOError if another process has it and nobody waits.
+
+    On a file system without locks, such as some of clusters, a warning says so, once.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in _MISSING:
+            raise
+        _warn_of_no_locks(Path(file.name).parent.parent)
+
+
+@functools.cache
+def _warn_of_no_locks(folder: Path) -> None:
+    sys.stderr.write(
+        f"warning: the file system of {shown(folder)} has no locks: run one command at a time in a folder\n"
+    )
 
 
 def regular(path: Path) -> Path:
@@ -218,9 +253,9 @@ def locked(folder: Path) -> Iterator[None]:
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
+    with (folder / LOCK).open("w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, wait=False)
         except BlockingIOError:
             raise UsageError(
                 f"another process is using {folder.name}; wait for it, or stop it first"
@@ -235,8 +270,8 @@ def locked(folder: Path) -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Whether a process has the folder; True if that is unknown."""
     try:
-        with (folder / LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (folder / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     return False
@@ -252,6 +287,7 @@ def temporary_folder(prefix: str) -> Path:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left)
     folder = Path(tempfile.mkdtemp(prefix=prefix))
-    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # open until the process ends
+    with contextlib.suppress(OSError):  # without locks, nobody removes it
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # open until the process ends
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

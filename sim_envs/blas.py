@@ -73,7 +73,9 @@ def _switch(library: LibController) -> bool:
 def _has_avx512() -> bool:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    lines = list[str]()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     flags = next((line.split() for line in lines if line.startswith("flags")), [])
     return _CPU_FLAGS.issubset(flags)
 

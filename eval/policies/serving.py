@@ -8,9 +8,12 @@ batch is run.
 import contextlib
 import dataclasses
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -40,12 +43,22 @@ class ImageBlock:
 
     @classmethod
     def fitting(cls, interfaces: Sequence[Interface]) -> Self:
-        """Allocate a block for the images of any observation of the interfaces."""
+        """Allocate a block for the images of any observation of the interfaces; an OSError without room."""
         sizes = [
             sum(3 * math.prod(camera.size or _LARGEST) for camera in interface.observation.cameras)
             for interface in interfaces
         ]
-        return cls(SharedMemory(create=True, size=max(1, *sizes)))
+        memory = SharedMemory(create=True, size=max(1, *sizes))
+        file = Path("/dev/shm", memory.name)
+        try:
+            if file.exists():  # without room, the first write would end the process by SIGBUS
+                with file.open("rb+") as opened:
+                    os.posix_fallocate(opened.fileno(), 0, memory.size)
+        except OSError:
+            memory.close()
+            memory.unlink()
+            raise
+        return cls(memory)
 
     @property
     def name(self) -> str:
@@ -249,9 +262,17 @@ def served(
     Policies that workers load themselves are closed here.
     """
     with contextlib.ExitStack() as resources:
-        blocks = [ImageBlock.fitting(interfaces) for _ in range(worlds)]
-        for block in blocks:
-            resources.callback(block.close)
+        blocks = list[ImageBlock]()
+        try:
+            for _ in range(worlds):
+                blocks.append(ImageBlock.fitting(interfaces))
+                resources.callback(blocks[-1].close)
+        except OSError as error:
+            blocks = []
+            sys.stderr.write(
+                f"warning: images do not fit in shared memory ({error.strerror}) and travel in messages, "
+                "which is slower: mount a larger /dev/shm (docker run --shm-size 1g)\n"
+            )
         for policy in policies:
             if policy.opener is not None:
                 policy.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from configs.paths import parse_json_object, regular, sync
+from configs.paths import flush, parse_json_object, regular, sync
 from configs.redaction import redact
 
 
@@ -41,7 +41,7 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
                 lines.truncate(path.read_bytes().rfind(b"\n") + 1)
         lines.write(json_line(redact(record)))
         lines.flush()
-        os.fsync(lines.fileno())
+        flush(lines.fileno())
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(redact(content), indent=1, ensure_ascii=False) + "\n")
             file.flush()
-            os.fsync(file.fileno())  # content before name, in case of a power cut
+            flush(file.fileno())  # content before name, in case of a power cut
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)  # where the disk is full

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 import io
@@ -176,7 +177,12 @@ class Demonstrations:
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
-        return np.load(path, mmap_mode="r")
+        try:
+            return np.load(path, mmap_mode="r")
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # of a file system that maps no files
+                raise
+            return np.load(path)
 
     def samples(self, model: Pi05Config) -> Samples:
         """All frames as training samples, with the images of the model's cameras at its size."""

@@ -7,7 +7,6 @@ used: it begins a broken download again.
 import base64
 import concurrent.futures
 import dataclasses
-import fcntl
 import functools
 import glob
 import hashlib
@@ -25,7 +24,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from configs.errors import UsageError, unknown
-from configs.paths import absolute, cache_folder
+from configs.paths import absolute, cache_folder, lock
 from configs.redaction import redact, strip_url
 
 CARD = "policy.yaml"
@@ -78,8 +77,8 @@ def fetch(source: str | Path) -> Path:
     if _is_complete(target):  # without the network
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_name(f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with target.with_name(f"{target.name}.lock").open("w") as file:
+        lock(file, wait=True)
         try:
             if not _is_complete(target):  # else another process has done it
                 _download(text, target)
