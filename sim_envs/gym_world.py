@@ -42,6 +42,9 @@ from sim_envs.world import (
 )
 
 RENDER = "render"  # the key of a camera whose images come from `render()`
+_STEP_VALUES = 5
+_WRAP = "register the environment in a wrapper (docs/worlds.md, Wrappers)"
+_OLD_API = f"it has the interface of Gym before 0.26; {_WRAP}, such as shimmy's GymV21CompatibilityV0"
 _MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")  # of `gymnasium.make`, a suite's own
 
 
@@ -140,6 +143,12 @@ class GymEnvironment(Preset):
     physics_error: str | None = None  # exception that means diverged physics, as `package.module:Class`
 
     @property
+    def modules(self) -> list[str]:
+        """The modules that register the environments: `module`, and those in ids (`module:Name-v0`)."""
+        named = [self.module or "", *(task.id.rpartition(":")[0] for task in self.tasks)]
+        return [module for module in dict.fromkeys(named) if module]
+
+    @property
     def renders(self) -> bool:
         """Whether any camera uses `render()`."""
         return any(camera.key == RENDER for camera in self.cameras)
@@ -213,7 +222,8 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         if "mujoco" in self.environment.packages:
             require_backend()
         for task in tasks:
-            if (name := self.environment.tasks[task.task_id].id) not in gymnasium.registry:
+            name = self.environment.tasks[task.task_id].id.rpartition(":")[2]  # without a module to import
+            if name not in gymnasium.registry:
                 raise unknown("Gymnasium environment", name, gymnasium.registry)
 
     def open(self, task: Task) -> World:
@@ -231,6 +241,13 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
             extra = self.environment.extra
             remedy = f"; run {install_command(extra)}" if extra else ""
             raise UsageError(f"{chosen.id} of {task.suite}: {error}{remedy}") from error
+        except TypeError as error:  # an argument that its constructor does not take, or no `gymnasium.Env`
+            remedy = "`kwargs` and `size_arguments` have to be arguments of the environment"
+            if "render_mode" in str(error):
+                remedy = (
+                    "let it take `render_mode`, or give the cameras the `key` of images in its observation"
+                )
+            raise UsageError(f"{chosen.id} of {task.suite}: {error}; {remedy}") from error
         return GymWorld(env, suite=self, language=chosen.instruction)
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
@@ -241,14 +258,13 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     def _versions(self) -> dict[str, Any]:
         """What runs of each package; a UsageError if one is imported from elsewhere."""
         packages = ["gymnasium", *self.environment.packages]
-        own = editable_distribution_of(self.environment.module or "")
-        if own is not None and own not in packages:
-            packages.append(own)
+        own = [editable_distribution_of(module) for module in self.environment.modules]
+        packages += [each for each in dict.fromkeys(own) if each is not None and each not in packages]
         return {package: identify(package).describe() for package in packages}
 
     def _load(self) -> None:
-        """Import the module that registers the environments."""
-        packages, module, extra = self.environment.packages, self.environment.module, self.environment.extra
+        """Import the modules that register the environments."""
+        packages, extra = self.environment.packages, self.environment.extra
         missing = [package for package in packages if not any(distributions(name=package))]
         if missing:
             install = "uv pip install " + " ".join(f"'{package}'" for package in missing)
@@ -258,8 +274,10 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
             choose_backend()  # MuJoCo reads the choice on import
         if "robosuite" in packages:
             import_robosuite()
-        if module is None:
-            return
+        for module in self.environment.modules:
+            self._import(module, extra)
+
+    def _import(self, module: str, extra: str | None) -> None:
         try:
             importlib.import_module(module)
         except Exception as error:  # the user's code may raise anything
@@ -303,15 +321,28 @@ class GymWorld(World):
         self._observed: Any = None
         self._finished = self._solved = self._closed = False
         self._last: Float64[np.ndarray, " action"] | None = None
-        size = self._interface.action.size
-        space = env.action_space
-        if not isinstance(space, gymnasium.spaces.Box) or space.shape != (size,):
-            raise UsageError(f"{self._interface.name} declares {size} action channels, but takes {space}")
+        if remedy := _action_remedy(env.action_space, self._interface.action):
+            raise UsageError(
+                f"{self._interface.name} declares {self._interface.action.size} action channels, but takes "
+                f"{env.action_space}: {remedy}"
+            )
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         number = int(np.random.SeedSequence((init_id, seed)).generate_state(1)[0])
-        self._observed, _ = self.env.reset(seed=number)
+        try:
+            started = self.env.reset(seed=number)
+        except TypeError as error:
+            if "unexpected keyword argument" not in str(error):
+                raise
+            raise UsageError(f"reset() of {self._interface.name}: {error}: {_OLD_API}") from error
+        if not (isinstance(started, tuple) and len(started) == 2 and isinstance(started[1], Mapping)):
+            raise UsageError(
+                f"reset() of {self._interface.name} returns {type(started).__name__}, not (observation, "
+                f"info): {_OLD_API}"
+            )
+        self._observed = started[0]
+        self._state()  # refuses one that does not fit
         self._finished = self._solved = False
         self._last = None
         for _ in range(settle_steps):
@@ -337,13 +368,16 @@ class GymWorld(World):
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
         number = self._interface.observation.camera_names.index(camera)
         key, declared = self._config.cameras[number].key, self._interface.observation.cameras[number]
-        pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
+        given = self.env.render() if key == RENDER else self._at(key)
+        pixels = np.asarray(given)
         image = np.rot90(pixels, declared.rotated_deg // 90) if pixels.ndim == 3 else pixels
         assert declared.size is not None
         if image.dtype != np.uint8 or image.shape != (*declared.size, 3):
+            size = " × ".join(map(str, declared.size))
             raise UsageError(
-                f"camera {camera!r} of {self._interface.name} is declared with {declared.size[0]} × "
-                f"{declared.size[1]} pixels; the environment gives {image.dtype} {list(image.shape)}"
+                f"camera {camera!r} of {self._interface.name} is declared with {size} pixels, that is uint8 "
+                f"{[*declared.size, 3]}; the environment gives {type(given).__name__} of {image.dtype} "
+                f"{list(image.shape)}: {_image_remedy(given)}"
             )
         return np.array(image, order="C")
 
@@ -366,14 +400,21 @@ class GymWorld(World):
         limits = self._interface.action.limits
         clipped = action if limits is None else np.clip(action, *limits)
         try:
-            self._observed, reward, terminated, truncated, info = self.env.step(
-                np.asarray(clipped, self.env.action_space.dtype)
-            )
+            stepped = self.env.step(np.asarray(clipped, self.env.action_space.dtype))
         except self._diverged as error:
             raise PhysicsError(f"{self._interface.name}: {error}") from error
-        if not np.isfinite(self._state()).all():
-            raise PhysicsError(f"{self._interface.name}: the state is no longer finite")
         name = self._interface.name
+        if len(stepped) != _STEP_VALUES:
+            raise UsageError(
+                f"step() of {name} returns {len(stepped)} values, not {_STEP_VALUES}: {_OLD_API}"
+            )
+        self._observed, reward, terminated, truncated, info = stepped
+        self._state()  # refuses one that is not finite
+        if restarted := [key for key in ("final_info", "final_obs", "final_observation") if key in info]:
+            raise UsageError(
+                f"{name} begins the next episode by itself (info has {restarted[0]!r}): turn its automatic "
+                "reset off"
+            )
         ended = [
             as_flag(end, what=f"`{what}` of step() of {name}")
             for what, end in (("terminated", terminated), ("truncated", truncated))
@@ -381,7 +422,8 @@ class GymWorld(World):
         match self._config.success:
             case GymSuccess(info=str(key)):
                 if key not in info:
-                    raise unknown("info key of `success`", key, info)
+                    remedy = "It has to be there after every step; else grade by `terminated` or `reward`."
+                    raise unknown("info key of `success`", key, info, remedy=remedy)
                 self._solved = as_flag(info[key], what=f"info[{key!r}] of {name}, its success,")
             case GymSuccess(reward=float(least)):
                 self._solved = as_number(reward, what=f"the reward of {name}") >= least
@@ -390,15 +432,27 @@ class GymWorld(World):
         self._finished = self._solved or any(ended)
 
     def _state(self) -> Float64[np.ndarray, " state"]:
-        parts = []
+        parts, name = [], self._interface.name
         for part, declared in zip(self._config.state, self._interface.observation.state, strict=True):
-            whole = np.asarray(self._at(part.key), np.float64).ravel()
+            given, place = self._at(part.key), part.key or "the observation"
+            try:
+                whole = np.asarray(given, np.float64).ravel()
+            except (TypeError, ValueError) as error:
+                raise UsageError(
+                    f"state {part.name!r} of {name}: {place} is {type(given).__name__}, which is not numbers "
+                    f"({error}): give another `key`, or {_WRAP}"
+                ) from error
             parts.append(whole if part.slice is None else whole[slice(*part.slice)])
             if len(parts[-1]) != declared.size:
                 raise UsageError(
-                    f"state {part.name!r} of {self._interface.name} is declared with {declared.size} "
-                    f"channels; the environment gives {len(parts[-1])} of {len(whole)} at "
-                    f"{part.key or 'the observation'}"
+                    f"state {part.name!r} of {name} is declared with {declared.size} channels; the "
+                    f"environment gives {len(parts[-1])} of {len(whole)} at {place}"
+                )
+            if not np.isfinite(parts[-1]).all():
+                raise UsageError(
+                    f"state {part.name!r} of {name} is {parts[-1].tolist()}, not finite: an error of the "
+                    "environment. If its physics can diverge under a policy's actions, let it raise an "
+                    "exception, and name that in `physics_error`"
                 )
         return np.concatenate(parts)
 
@@ -407,13 +461,67 @@ class GymWorld(World):
         assert self._observed is not None, "no episode: reset the world first"
         found = self._observed
         for part in [] if key is None else key.split("/"):
-            if not isinstance(found, Mapping) or part not in found:
-                keys = found if isinstance(found, Mapping) else ()
-                raise unknown(f"observation key ({key}) of {self._interface.name}:", part, keys)
-            found = found[part]
-        if isinstance(found, Mapping):
+            inside = _parts(found)
+            if part not in inside:
+                raise unknown(f"observation key ({key}) of {self._interface.name}:", part, inside)
+            found = inside[part]
+        if inside := _parts(found):
             raise UsageError(
                 f"{key or 'the observation'} of {self._interface.name} has several arrays: give the key of "
-                f"one of {', '.join(map(str, found))}"
+                f"one of {', '.join(inside)}"
             )
         return found
+
+
+def _parts(observed: Any) -> dict[str, Any]:
+    """What a dict of arrays, or a tuple, has by key or index; empty for an array."""
+    if isinstance(observed, Mapping):
+        return {str(key): value for key, value in observed.items()}
+    return {str(index): each for index, each in enumerate(observed)} if isinstance(observed, tuple) else {}
+
+
+def _action_remedy(space: gymnasium.Space[Any], declared: ActionSpec) -> str | None:
+    """What to do about an action space that cannot take the declared actions; None if it can."""
+    if not isinstance(space, gymnasium.spaces.Box):
+        return f"{_WRAP} as one that takes {declared.size} real numbers"
+    if space.shape != (declared.size,):
+        if len(space.shape) == 1:
+            return f"give `action` channels of {space.shape[0]} numbers in all"
+        return f"{_WRAP}, with `action.reshape({', '.join(map(str, space.shape))})`"
+    if not np.issubdtype(space.dtype, np.floating):
+        return f"{_WRAP} as one that takes real numbers, with `np.rint(action)` or what else is meant"
+    ends = [np.full(space.shape, end, space.dtype) for end in declared.limits or ()]
+    if not all(map(space.contains, ends)):
+        return f"`limits` are {list(declared.limits or ())}; give some within, or null if it clips by itself"
+    return None
+
+
+def _image_remedy(given: Any) -> str:
+    """What makes uint8 [height, width, 3] of what an environment gives as an image."""
+    image = np.asarray(given)
+    match image.shape:
+        case _ if given is None:
+            return (
+                "let it render in mode rgb_array, or give the camera the `key` of an image in its observation"
+            )
+        case _ if isinstance(given, list | tuple):
+            made = "images[-1]"
+        case (3 | 4, _, width) if width not in (3, 4):
+            made = "np.moveaxis(image, 0, -1)"
+        case (_, _, 4):
+            made = "image[..., :3]"
+        case (_, _) | (_, _, 1):
+            made = "np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)"
+        case (_, _, _, _):
+            made = "image[0]"
+        case _ if image.dtype != np.uint8:
+            scaled = "255 * image" if np.issubdtype(image.dtype, np.floating) else "image"
+            made = f"({scaled}).astype(np.uint8)"
+        case (height, width, 3):
+            return (
+                f"give `camera_size: {height}` and the camera `size: [{height}, {width}]`, or name the "
+                "environment's arguments for them in `size_arguments`"
+            )
+        case _:
+            made = "an image"
+    return f"{_WRAP}, with `{made}`"

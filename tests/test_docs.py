@@ -50,6 +50,13 @@ def test_a_world_of_the_documentation_plays(tmp_path):
     program = files_and_program("docs/worlds.md", tmp_path)
     assert len(program) == 3
     assert python(tmp_path, "\n".join(program)) == "False reach the red ball with the fingertip\n"
+    wrapped = """
+import gymnasium, my_envs, numpy as np
+env = gymnasium.make("ForceCartPole-v0")
+env.reset(seed=0)
+print(env.step(np.array([0.5], np.float32))[-1])
+"""
+    assert python(tmp_path, wrapped) == "{'is_success': False}\n"
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):

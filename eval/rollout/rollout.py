@@ -9,6 +9,7 @@ A new chunk starts after as many of its actions as old ones were executed since 
 not count (as in LeRobot's asynchronous client). Where no action is left, the robot holds still.
 """
 
+import contextlib
 import dataclasses
 import reprlib
 import time
@@ -27,7 +28,15 @@ from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress, read_truth
+from sim_envs.world import (
+    AdvanceResult,
+    EpisodeKey,
+    Observation,
+    PhysicsError,
+    World,
+    as_progress,
+    read_truth,
+)
 
 
 def rollout(
@@ -59,11 +68,12 @@ def rollout(
 
     Raises:
         ActionError: Actions have a wrong shape or are not finite.
-        PhysicsError: The physics diverged under its actions.
+        PhysicsError: The physics diverged under its actions; a RuntimeError if before its first one.
     """
     protocol = suite.protocol
     timeline = Timeline(protocol, while_waiting)
-    world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
+    with _before_the_policy_acts():
+        world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     execution = Execution(world, suite, timeline, watched=clock is not PAUSED, picture_steps=picture_steps)
     delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
@@ -72,6 +82,8 @@ def rollout(
         prefix = delays.prefix(query.index, rest) if overlap == "rtc" else None
         began = time.perf_counter()
         observation = dataclasses.replace(world.observe(), action_prefix=prefix)
+        if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
+            raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         observed = time.perf_counter()
@@ -116,6 +128,15 @@ def rollout(
         query.cancelled = len(reply.finished) - len(query.delivered)
         query.progress = as_progress(world.progress())
         yield query
+
+
+@contextlib.contextmanager
+def _before_the_policy_acts() -> Iterator[None]:
+    """Physics that diverge here are an error of the world, not a failure of the policy."""
+    try:
+        yield
+    except PhysicsError as error:
+        raise RuntimeError(f"before the policy's first action: {error}") from error
 
 
 class Timeline:
@@ -227,6 +248,7 @@ class Execution:
         self._picture_steps = picture_steps
         self._state = np.zeros(suite.interface.observation.state_size)
         self._moved = True  # since the state was read
+        self._acted = False  # whether an action of the policy was executed
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
         self._picture_due = 0
@@ -273,7 +295,8 @@ class Execution:
                 span = span._replace(steps=1)
             began = time.perf_counter()
             actions = self._actions(span)
-            advance = self._world.advance(actions)
+            with contextlib.nullcontext() if self._acted else _before_the_policy_acts():
+                advance = self._world.advance(actions)
             if not isinstance(advance, AdvanceResult) or not 0 < advance.steps <= len(actions):
                 raise UsageError(
                     f"advance() of the world returned {reprlib.repr(advance)} for {len(actions)} actions, "
@@ -304,7 +327,7 @@ class Execution:
         interface = self._suite.interface
         if span.chunk is not None:
             actions = self._chunks[span.chunk][span.first : span.first + span.steps]
-            self._moved = True
+            self._moved = self._acted = True
         else:
             held = any(part.hold is Hold.STATE for part in interface.action.channels)
             if self._moved and held:  # an older state would move the robot back

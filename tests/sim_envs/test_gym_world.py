@@ -213,7 +213,11 @@ REACH = {"name": "count", "id": "Reacher-v55", "instruction": "reach"}
 @pytest.mark.parametrize(
     ("environment", "kwargs", "complaint"),
     [
-        ({}, {"size": 9}, "declared with 8 × 8 pixels; the environment gives uint8 [9, 9, 3]"),
+        (
+            {},
+            {"size": 9},
+            "uint8 [8, 8, 3]; the environment gives ndarray of uint8 [9, 9, 3]: give `camera_size: 9` and",
+        ),
         ({"state": [{"name": "all", "key": "robot.arm", "size": 3, "unit": "m"}]}, {}, "with 3 channels"),
         ({"success": {"info": "sloved"}}, {}, "did you mean 'solved'"),
         ({"action": [ACTION]}, {}, "declares 3 action channels"),
@@ -237,6 +241,149 @@ def test_an_environment_that_is_invalid_or_missing_or_differs_is_one_line(enviro
 
     with pytest.raises(UsageError, match=re.escape(complaint)):
         play()
+
+
+def odd(environment: dict | None = None, **methods: Any) -> GymWorld:
+    """The world of an environment with other methods."""
+    suite = counter(environment)
+    world = suite.open(suite.tasks()[0])
+    for name, method in methods.items():
+        setattr(world.env.unwrapped, name, method)
+    return world
+
+
+IMAGE, STILL = np.zeros((8, 8, 3), np.uint8), np.zeros(4)
+
+
+def seen(picture: Any, arm: Any = STILL) -> Any:
+    return {"seen": {"front": picture}, "robot.arm": arm}
+
+
+NAN, NEITHER = np.array([0, 0, np.nan, 0]), {"solved": False}
+
+
+@pytest.mark.parametrize(
+    ("image", "remedy"),
+    [
+        (np.zeros((3, 8, 8), np.uint8), "`np.moveaxis(image, 0, -1)`"),
+        (np.zeros((8, 8, 4), np.uint8), "`image[..., :3]`"),
+        (np.zeros((8, 8)), "`np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)`"),
+        (IMAGE[None], "`image[0]`"),
+        (IMAGE / 255, "`(255 * image).astype(np.uint8)`"),
+        (IMAGE.astype(int), "`(image).astype(np.uint8)`"),
+        ([IMAGE], "`images[-1]`"),
+        (None, "the `key` of an image in its observation"),
+        (np.zeros((6, 9, 3), np.uint8), "give `camera_size: 6` and the camera `size: [6, 9]`"),
+    ],
+)
+def test_an_image_of_another_form_names_its_remedy(image, remedy):
+    world = odd(reset=lambda **_: (seen(image), {}))
+    world.reset(init_id=0, seed=0, settle_steps=0)
+    with pytest.raises(UsageError, match=re.escape(remedy)):
+        world.observe()
+
+
+@pytest.mark.parametrize(
+    ("methods", "complaint"),
+    [
+        (
+            {"reset": lambda **_: seen(IMAGE)},
+            "reset() of counter returns dict, not (observation, info): it has",
+        ),
+        (
+            {"reset": lambda **_: (seen(IMAGE), 0)},
+            "reset() of counter returns tuple, not (observation, info)",
+        ),
+        (
+            {"reset": lambda **_: (seen(IMAGE, NAN), {})},
+            "state 'command' of counter is [nan, 0.0], not finite",
+        ),
+        (
+            {"reset": lambda **_: (seen(IMAGE, np.array([None] * 4, object)), {})},
+            "state 'place' of counter is [",
+        ),
+        ({"reset": lambda **_: (seen(IMAGE, "far away"), {})}, "robot.arm is str, which is not numbers"),
+        ({"reset": lambda **_: (seen(IMAGE, {"x": np.zeros(4)}), {})}, "give the key of one of x"),
+        ({"reset": lambda **_: ((IMAGE, np.zeros(4)), {})}, "did you mean '0'? Allowed: 0, 1"),
+        ({"step": lambda _: (seen(IMAGE), 0.0, False, NEITHER)}, "step() of counter returns 4 values, not 5"),
+        (
+            {"step": lambda _: (seen(IMAGE, NAN), 0.0, False, False, NEITHER)},
+            "not finite: an error of the env",
+        ),
+        ({"step": lambda _: (seen(IMAGE), 0.0, False, False, {})}, "It has to be there after every step"),
+        (
+            {"step": lambda _: (seen(IMAGE), 0.0, True, False, NEITHER | {"final_info": {}})},
+            "begins the next episode by itself",
+        ),
+    ],
+)
+def test_an_environment_that_breaks_gymnasiums_contract_is_one_line_and_no_failure_of_the_policy(
+    methods, complaint
+):
+    world = odd({"physics_error": "builtins:FloatingPointError"}, **methods)
+
+    def play() -> None:
+        world.reset(init_id=0, seed=0, settle_steps=0)
+        world.advance(np.zeros((1, 2)))
+
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        play()
+
+
+@pytest.mark.parametrize(
+    ("space", "limits", "remedy"),
+    [
+        (gymnasium.spaces.Discrete(4), None, "as one that takes 2 real numbers"),
+        (gymnasium.spaces.MultiDiscrete([3, 3]), None, "as one that takes 2 real numbers"),
+        (gymnasium.spaces.Box(-1, 1, (2,), np.int64), None, "`np.rint(action)`"),
+        (gymnasium.spaces.Box(-1, 1, (1, 2)), None, "`action.reshape(1, 2)`"),
+        (gymnasium.spaces.Box(-1, 1, (5,)), None, "give `action` channels of 5 numbers in all"),
+        (gymnasium.spaces.Box(-1, 1, (2,)), [-2, 2], "`limits` are [-2.0, 2.0]; give some within"),
+    ],
+)
+def test_an_action_space_that_does_not_take_the_declared_actions_names_its_remedy(
+    monkeypatch, space, limits, remedy
+):
+    monkeypatch.setattr(Counter, "action_space", space)
+    with pytest.raises(UsageError, match=re.escape(remedy)):
+        opened({"limits": limits})
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"cameras": [{"name": "front", "key": "render"}]}, "let it take `render_mode`, or give the cameras"),
+        ({"size_arguments": ["width"]}, "`kwargs` and `size_arguments` have to be arguments of the env"),
+    ],
+)
+def test_an_argument_that_an_environment_does_not_take_is_one_line(changes, complaint, monkeypatch):
+    monkeypatch.setattr(Counter, "metadata", {"render_modes": ["rgb_array"]})
+    monkeypatch.setattr(Counter, "__init__", lambda self, size=8: None)
+    with pytest.raises(UsageError, match=complaint):
+        opened(changes)
+
+
+def test_an_id_may_name_the_module_that_registers_it_and_an_observation_be_a_tuple(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "envs_in_id.py").write_text(
+        "import gymnasium\n"
+        "import tests.sim_envs.test_gym_world as tests\n"
+        "class Pair(tests.Counter):\n"
+        "    def observe(self):\n"
+        "        return tuple(super().observe().values())\n"
+        "gymnasium.register('tests/Pair-v0', entry_point=Pair)\n"
+    )
+    suite = counter(
+        {
+            "tasks": [{"name": "count", "id": "envs_in_id:tests/Pair-v0", "instruction": "count"}],
+            "cameras": [{"name": "front", "key": "0/front"}],
+            "state": [{"name": "all", "key": "1", "size": 4, "unit": "m"}],
+        }
+    )
+    suite.check(suite.tasks())
+    with closing(suite.open(suite.tasks()[0])) as world:
+        world.reset(init_id=0, seed=0, settle_steps=0)
+        assert world.observe().images["front"][0, 0].tolist() == [255, 255, 255]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ class Diverging(FakeWorld):
         return super().advance(actions)
 
 
+class DivergingAtOnce(FakeWorld):
+    def reset(self, **options):
+        raise PhysicsError("it diverged")
+
+
+class NotFinite(FakeWorld):
+    def observe(self):
+        return dataclasses.replace(super().observe(), state=np.full(8, np.nan))
+
+
 class Untidy(FakeWorld):
     """Reports after five steps whatever it is given."""
 
@@ -173,6 +183,8 @@ def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
     [
         (ERROR, FakeWorld(fails_at=7), {}, "RuntimeError: the fake simulator fails at step 7", 5),
         (ERROR, FakeWorld(), {"fails_at": 1}, "FloatingPointError: the fake policy fails", 5),
+        (ERROR, DivergingAtOnce(), {}, "RuntimeError: before the policy's first action: it diverged", 0),
+        (ERROR, NotFinite(), {}, "UsageError: the world's state is not finite: [nan, nan, ", 0),
         (ERROR, Untidy(progress=np.nan), {}, "UsageError: progress() of the world is nan (float), but", 0),
         (ERROR, Untidy(progress=1.5), {}, "UsageError: progress() of the world is 1.5, but must be", 0),
         (ERROR, Untidy(advance=(5, True)), {}, "UsageError: advance() of the world returned (5, True)", 0),

@@ -19,7 +19,7 @@ from eval.rollout.clock import find_clock
 from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.world import EpisodeKey
+from sim_envs.world import EpisodeKey, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
@@ -85,6 +85,23 @@ def timed(latency: str, world: FakeWorld | None = None, policy: FakePolicy | Non
     suite = libero_object(max_steps=how.pop("max_steps", 20), replan_steps=5)
     clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
     return list(rollout(world, policy, KEY, suite, clock=clock, picture_steps=4, **how))
+
+
+class Diverging(FakeWorld):
+    """The simulator fails; the first action of a policy that takes 100 ms is in control step 3."""
+
+    def advance(self, actions):
+        try:
+            return super().advance(actions)
+        except RuntimeError as error:
+            raise PhysicsError(str(error)) from None
+
+
+@pytest.mark.parametrize(("step", "kind"), [(2, RuntimeError), (3, PhysicsError)])
+def test_physics_that_diverge_before_the_policy_acts_are_no_failure_of_it(step, kind):
+    with pytest.raises(RuntimeError, match=f"fails at step {step}") as raised:
+        timed("100,100", world=Diverging(fails_at=step))
+    assert raised.type is kind
 
 
 def test_an_episode_solved_while_the_policy_computes_ends_there():
