@@ -23,10 +23,42 @@ ValueT = TypeVar("ValueT")
 _MAX_NUMBERS = 100_000  # in one range
 
 
+ALL_OPTIONS = "`--help-all` lists all options."
+
+
+class BriefHelp:
+    """A formatter of `--help` that shows some options, in this order; `--help-all` shows all."""
+
+    def __init__(self, *shown: str) -> None:
+        self._places = {f"--{name}": place for place, name in enumerate(shown)}
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Print a panel of options or commands."""
+        from cyclopts.help.formatters import DefaultFormatter  # slow
+
+        if panel.format == "parameter":
+            shown = [entry for entry in panel.entries if self._place(entry) is not None]
+            panel = panel.copy(entries=sorted(shown, key=self._place))
+        if panel.entries:
+            DefaultFormatter()(console, options, panel)
+
+    def render_usage(self, console: Any, options: Any, usage: Any) -> None:
+        """Print the line above all."""
+        from cyclopts.help.formatters import DefaultFormatter  # slow
+
+        DefaultFormatter().render_usage(console, options, usage)
+
+    def _place(self, entry: Any) -> Any:
+        return min((self._places[name] for name in entry.names if name in self._places), default=None)
+
+
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, by default the process's own, and exit as `configs.exits.exit_code_of` says."""
     app.config = (_check_tokens,)
     app.version = __version__
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if "--help-all" in (arguments[:1] if app.help_formatter is None else arguments):
+        app.help_formatter, app.help_epilogue, arguments = None, None, ["--help"]
 
     def command() -> int | None:
         try:

@@ -276,8 +276,8 @@ class EpisodesConfig(PlayedConfig):
     """The options that all runs of an evaluation or a sweep share. The defaults are the published protocol.
 
     Attributes:
-        policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
-            file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class or
+        policy: tiny (default; for droid tiny_droid), expert, noop, random or another preset; a YAML file; the
+            folder of a checkpoint written by `oxygen-eval train`; a class, as package.module:Class or
             file.py:Class; or a server, ws://host:port.
         policy_kwargs: Keyword arguments of a class or a server.
         decode_weights: Data type of the weights that decode texts: int8 changes texts, but no action.
@@ -290,12 +290,12 @@ class EpisodesConfig(PlayedConfig):
             costs. The batch is sized for tokens_per_frame. Default: none.
         margin: Non-inferiority margin of the success rate against the reference, percentage points.
         time_margin: Non-inferiority margin of the time to success, percent.
-        wordings: Wording of instructions: benchmark, training (as used by `eval.train`), or held_out (never
-            used in training).
+        wordings: Wording of instructions: benchmark, training (as used by `oxygen-eval train`), or held_out
+            (never used in training).
         seed: Seed of the environment in every episode, and of action noise.
         batch_size: Robots per batch of the model, padded; affects the last bits of its results. Default: half
             of num_envs, rounded up, so that two groups of worlds alternate.
-        shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
+        shard: Play a share of the episodes, such as 3/16; oxygen-eval merge joins the shares.
         video: Episodes to record: none, failures or all (default of the demo).
         video_every: Control steps between pictures of a video; 1 is smooth. Those between queries show the
             first camera, for the video alone: they change no state, action or simulated time.

@@ -48,13 +48,13 @@ class CollectConfig(PlayedConfig):
             targets. Default: none.
         replan_steps: Control steps between two queries, 1 to 10. Every query is a frame with the action
             intended there; the default, 1, is what LeRobot's trainers expect.
-        motion: Motion of the object to grasp until it is touched, as for `eval.run`. Default: the suite's.
+        motion: Motion of the object to grasp until it is touched, as for `run`. Default: the suite's.
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
-        feedback: For a policy or learner that reads its own texts, their origin, as for `eval.run`; they are
+        feedback: For a policy or learner that reads its own texts, their origin, as for `run`; they are
             recorded. Default: it must not read any. With truth:SECONDS the expert acts on memory of that age.
-        horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
+        horizon: Control steps in an action chunk; `oxygen-eval train` needs at least the model's horizon.
     """
 
     seeds: Annotated[NumbersOf[Seed], WHAT, Field(min_length=1)] = (7,)
@@ -128,7 +128,7 @@ class TrainConfig(Preset):
             they still do through the text's own tokens. Not an option of the command line.
         feedback_delay_s: Maximum age of true texts in the prompt, s, where a language task feeds back.
         feedback_none: Share of prompts without texts.
-        feedback_own: Share of prompts with the policy's own texts, where eval.collect --feedback recorded
+        feedback_own: Share of prompts with the policy's own texts, where `collect --feedback` recorded
             them.
         eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
@@ -136,7 +136,7 @@ class TrainConfig(Preset):
         eval_mode: Scheduling mode of the rollouts.
         eval_wordings: Wordings of the rollouts' instructions.
         eval_assets: Assets of the suites: a folder, or the name of a source (auto, standins, download).
-        eval_feedback: Texts in the prompt of the rollouts, as for `eval.run`. Default: the policy's own.
+        eval_feedback: Texts in the prompt of the rollouts, as for `run`. Default: the policy's own.
         eval_num_envs: Parallel worlds of the rollouts, each in its own process.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
@@ -261,7 +261,7 @@ class PipelineStage(Preset):
             if name in self.train.model_fields_set:
                 raise ValueError(
                     f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
-                    "train that stage with eval.train --config"
+                    "train that stage with oxygen-eval train --config"
                 )
         last = self.train.steps
         if self.step != last and (self.step > last or self.step % self.train.save_every):

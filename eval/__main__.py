@@ -36,6 +36,8 @@ _COMMANDS = {
     "setup": ("eval.setup", "Install LIBERO."),
 }
 """Name to module, imported only when its command runs, and help."""
+_MAINTENANCE = ("results", "pipeline", "bundle")
+"""Commands of this project's maintainers, which help does not list."""
 
 app = App(
     name="oxygen-eval",
@@ -45,7 +47,7 @@ app = App(
 
 
 def _add(name: str, module: str, about: str) -> None:
-    @app.command(name=name, help=about, help_flags=(), version_flags=())
+    @app.command(name=name, help=about, help_flags=(), version_flags=(), show=name not in _MAINTENANCE)
     def run(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         command = importlib.import_module(module)
         if hasattr(command, "app"):

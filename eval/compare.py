@@ -19,7 +19,7 @@ from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_verdict import Judgement, Judgements, judge_all, show
 from eval.report.figures import draw_success_curves
 
-app = App(name="python -m eval.compare")
+app = App(name="oxygen-eval compare")
 
 _PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versions", "hardware")
 

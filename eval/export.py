@@ -11,7 +11,7 @@ from configs.errors import unknown
 from configs.paths import usable_file
 from eval.records.schema import RunFolder
 
-app = App(name="python -m eval.export")
+app = App(name="oxygen-eval export")
 
 
 @app.default

@@ -11,7 +11,7 @@ from configs.paths import usable_folder
 from eval.metrics.noninferiority import ERROR_BUDGET
 from eval.report.leaderboard import leaderboard_markdown, read_leaderboard, write_leaderboard
 
-app = App(name="python -m eval.leaderboard")
+app = App(name="oxygen-eval leaderboard")
 
 
 @app.default

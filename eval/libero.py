@@ -7,14 +7,13 @@ SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 """The suites that papers report."""
 
 app = build_app(
-    "eval.libero",
-    "Run a policy on LIBERO in one mode or several, and record success rates, latency, texts and videos."
-    "\n\nDefaults are the published protocol; --suite takes libero_spatial, libero_object, libero_goal, "
-    "libero_10 and libero_90, and the first four without it. Without any option of `What to run` or "
-    "`Protocol` but clock and overlap, the small `demo` preset runs instead: the bundled policy, every task "
-    "of one suite once, in the mode given and, to be compared with, in mode isolated. `--config demo` "
-    "with options is the demo, changed by them. Initial states from 1000 on are sampled by LIBERO's own "
-    "placement, without limit.",
+    "libero",
+    "Run a policy on LIBERO, and record success rates, latency, texts and videos."
+    "\n\nWith a policy or a suite, the published protocol is played: libero_spatial, libero_object, "
+    "libero_goal and libero_10, or what --suite names of these and libero_90. Without any option of what to "
+    "run, the demo is: the bundled policy, every task of one suite once, in two modes (`--config demo` with "
+    "options is the demo, changed by them). Initial states from 1000 on are sampled by LIBERO's own "
+    "placement.",
     defaults={"suites": SUITES},
     demo="demo",
 )

@@ -184,7 +184,7 @@ def find_pair(
     return EpisodePair(sides=sides, why=why, control_hz=hz)
 
 
-app = App(name="python -m eval.media")
+app = App(name="oxygen-eval media")
 
 
 @app.default

@@ -13,7 +13,7 @@ from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
 
 app = App(
-    name="python -m eval.merge",
+    name="oxygen-eval merge",
     help="Join runs or sweeps that each played a share of the episodes (--shard, or other --init-ids) into "
     "one.\n\nThe result has the records that one run of all episodes would have.",
 )

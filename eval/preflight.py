@@ -12,7 +12,7 @@ from configs.console import TextConsole
 from configs.paths import usable_file
 
 app = App(
-    name="python -m eval.preflight",
+    name="oxygen-eval preflight",
     help="Check versions, renderer, assets, policy, memory, disk and JAX, and run each suite for a few steps."
     "\n\nExit code: 0 if nothing fails, 1 if something does.",
 )

@@ -19,7 +19,7 @@ def main(*sweeps: Path) -> None:
         sweeps: Folders of sweeps, or files like their `sweep.json`.
     """
     if not sweeps:
-        raise UsageError("name a sweep: the folder that eval.sweep left, or its sweep.json")
+        raise UsageError("name a sweep: the folder that `oxygen-eval sweep` left, or its sweep.json")
     folders = [SweepFolder.at(path) for path in sweeps]
     records = [folder.read_finished() for folder in folders]
     from eval.report.sweep import show_sweep  # slow: statistics; --help needs none

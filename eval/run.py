@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import Words, read_kwargs, run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, Words, read_kwargs, run_app
 from configs.errors import UsageError
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
@@ -33,21 +33,33 @@ _CONFIG = (
     "Flags override it."
 )
 
+_COMMON = (
+    *("policy", "policy-kwargs", "suite", "task-ids", "num-trials-per-task", "smoke", "mode", "assets"),
+    *("clock", "num-envs", "video", "output-dir", "resume"),
+)
+"""The options that `--help` shows."""
+
 
 def build_app(
-    module: str,
+    command: str,
     about: str,
     *,
     defaults: Mapping[str, Any] | None = None,
     demo: str | None = None,
     smoke_preset: str = "smoke",
 ) -> App:
-    """The command line of an evaluation, called by `python -m MODULE`; `about` is the head of its help.
+    """The command line of an evaluation, `oxygen-eval COMMAND`; `about` is the head of its help.
 
     Flags and presets override the `defaults`. `demo` is the preset that runs if no option selects what to
     run; None if a suite is required.
     """
-    app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
+    app = App(
+        name=f"oxygen-eval {command}",
+        help=about,
+        help_formatter=BriefHelp(*_COMMON),
+        help_epilogue=ALL_OPTIONS,
+        default_parameter=Parameter(negative=""),
+    )
 
     @app.default
     def evaluate(
@@ -110,7 +122,7 @@ def build_app(
 
 
 app = build_app(
-    "eval.run",
+    "run",
     "Run a policy on any suite in one mode or several, and record success rates, latency, texts and videos."
     "\n\nDefaults are the suite's published protocol.",
 )

@@ -18,7 +18,7 @@ PINNED = ("bddl==1.0.1", "hf-libero==0.1.4", "robosuite==1.4.0")
 """Installed without their dependencies, among them torch, transformers and robomimic."""
 _ASSETS = importlib.resources.files("sim_envs") / "libero" / "originals" / "requirements.txt"
 
-app = App(name="python -m eval.setup")
+app = App(name="oxygen-eval setup")
 
 
 @app.default

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, run_app
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import AXES, OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
@@ -16,7 +16,12 @@ _CONFIG = (
 )
 
 app = App(
-    name="python -m eval.sweep",
+    name="oxygen-eval sweep",
+    help_formatter=BriefHelp(
+        *("policy", "suite", "task-ids", "num-trials-per-task", "config", "clock", "mode", "text-every"),
+        *("tokens-per-frame", "motion", "num-envs", "output-dir", "resume"),
+    ),
+    help_epilogue=ALL_OPTIONS,
     default_parameter=Parameter(negative=""),
     help="Run a policy in every cell of a grid: clocks, modes, text rates, schedules.\n\nAll cells play "
     "every episode in turns. A sweep can be interrupted at any time, and ends with a table, `sweep.json` and "

@@ -10,7 +10,7 @@ from configs.cli import run_app
 from configs.console import visible_text
 from configs.errors import UsageError
 
-app = App(name="python -m eval.watch")
+app = App(name="oxygen-eval watch")
 
 
 @app.default

@@ -83,7 +83,7 @@ class _Axis(argparse.Action):
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        prog="python -m eval.bench",
+        prog="oxygen-eval bench",
         description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
         "No simulator. Options that take several values measure every combination.",
         allow_abbrev=False,

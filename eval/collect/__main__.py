@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from configs.cli import run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, run_app
 from configs.load import check, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT
@@ -15,7 +15,12 @@ from configs.training import CollectConfig
 from sim_envs.gl import require_backend
 
 app = App(
-    name="python -m eval.collect",
+    name="oxygen-eval collect",
+    help_formatter=BriefHelp(
+        *("policy", "expert-noise", "suite", "task-ids", "num-trials-per-task", "init-ids", "seeds"),
+        *("config", "assets", "keep-failures", "output", "workers"),
+    ),
+    help_epilogue=ALL_OPTIONS,
     help="Collect demonstrations: play episodes in several processes, keep those that succeed, and write "
     "them as a dataset in LeRobot's layout (v3.0).\n\n"
     "After an interruption, the same command resumes. Name a dataset's folder again to add tasks, initial "

@@ -165,7 +165,7 @@ def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
     if found := find_runs(paths):
         return found
     raise UsageError(
-        f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, or give another folder"
+        f"no run in {', '.join(map(str, paths))}; make one with `oxygen-eval run`, or give another folder"
     )
 
 

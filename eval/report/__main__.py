@@ -10,7 +10,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from configs.paths import shown, usable_folder
 
-app = App(name="python -m eval.report")
+app = App(name="oxygen-eval report")
 
 
 @app.default

@@ -297,8 +297,8 @@ class LatencyModel:
         if denoise is None:
             raise UsageError(
                 f"profile {profile.name!r} cannot price overlap rtc: it has no `guided_denoise`, the time "
-                "of denoising with a backward pass in each step; measure it (eval.bench --save-profile), or "
-                "choose overlap blend or skip"
+                "of denoising with a backward pass in each step; measure it (`bench --save-profile`), "
+                "or choose overlap blend or skip"
             )
         self._profile = profile
         self._slowdown = language

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from configs.cli import format_option, run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, format_option, run_app
 from configs.errors import UsageError
 from configs.load import check, overlay
 from configs.paths import usable_folder
@@ -16,9 +16,14 @@ from oxygen.training.run_folder import RUN_FILE, read_options
 from sim_envs.gl import require_backend
 
 app = App(
-    name="python -m eval.train",
-    help="Train a π0.5-shaped policy on demonstrations (`python -m eval.collect`), with rollouts at every "
-    "checkpoint. Every checkpoint is a policy: `python -m eval.libero --policy FOLDER`.",
+    name="oxygen-eval train",
+    help_formatter=BriefHelp(
+        *("data", "model", "start-from", "adapter", "config", "steps", "batch", "learning-rate", "seed"),
+        *("eval-suite", "eval-task-ids", "save-every", "output-dir", "minutes", "resume"),
+    ),
+    help_epilogue=ALL_OPTIONS,
+    help="Train a π0.5-shaped policy on demonstrations (`oxygen-eval collect`), with rollouts at every "
+    "checkpoint. Every checkpoint is a policy: `oxygen-eval libero --policy FOLDER`.",
     default_parameter=Parameter(negative=""),
 )
 

@@ -218,7 +218,7 @@ def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfi
     if saved is None:
         return
     step = checkpoint.step_of(saved)
-    resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", shown(folder)])
+    resuming = shlex.join(["oxygen-eval", "train", "--resume", "--output-dir", shown(folder)])
     if step < options.steps:
         console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
     elif options.eval_suite and not has_rollouts(folder, step):

@@ -94,11 +94,11 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
 def evaluation_command(policy: str, robot: str) -> str:
     """The command that plays a policy on its robot's default suite."""
     commands = {
-        LIBERO: "eval.libero",
-        DROID: "eval.droid",
-        DROID_JOINT_POSITION: "eval.droid --suite droid_tabletop_jointpos",
+        LIBERO: "oxygen-eval libero",
+        DROID: "oxygen-eval droid",
+        DROID_JOINT_POSITION: "oxygen-eval droid --suite droid_tabletop_jointpos",
     }
-    return f"python -m {commands[embodiment(robot).interface]} --policy {shlex.quote(policy)}"
+    return f"{commands[embodiment(robot).interface]} --policy {shlex.quote(policy)}"
 
 
 def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:

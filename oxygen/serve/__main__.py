@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.serving import ServeConfig
 
 app = App(
-    name="python -m oxygen.serve",
+    name="oxygen-eval serve",
     help="Serve a policy over WebSockets: openpi's protocol, RoboArena's and vla-evaluation-harness's.",
     default_parameter=Parameter(negative=""),
 )

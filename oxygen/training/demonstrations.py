@@ -36,7 +36,7 @@ _EPISODES_KEPT = 16  # episodes whose encoded images are cached in memory
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
 """Raised by Pillow for damaged files, and by NumPy for images of unequal size."""
 _OTHERS = (
-    "For datasets not written by `python -m eval.collect`, load episodes yourself and pass them to "
+    "For datasets not written by `oxygen-eval collect`, load episodes yourself and pass them to "
     "`Samples.from_episodes`: docs/training.md has examples for LeRobot and HDF5"
 )
 
@@ -262,7 +262,7 @@ def _read_info(root: Path) -> _Info:
         known = [
             info.parents[1] for info in found_near(root, (f"{up}{layout.INFO}" for up in ("", "*/", "*/*/")))
         ]
-        advice = f"Collect some: python -m eval.collect --config smoke --output {shown(root)}"
+        advice = f"Collect some: oxygen-eval collect --config smoke --output {shown(root)}"
         if known:
             advice = f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
         raise UsageError(
@@ -279,7 +279,7 @@ def _read_info(root: Path) -> _Info:
         raise UsageError(f"{path}: no column {layout.CHUNK!r} of action chunks; collect again. {_OTHERS}")
     for name, dtype in layout.COLUMNS.items():
         if name not in features and name != layout.FED:
-            raise UsageError(f"{path}: no column {name!r}; collect again with `python -m eval.collect`")
+            raise UsageError(f"{path}: no column {name!r}; collect again with `oxygen-eval collect`")
         if name in features and features[name]["dtype"] != dtype:
             raise UsageError(f"{path}: column {name!r} is {features[name]['dtype']}, should be {dtype}")
     kinds = {features[layout.IMAGES + camera]["dtype"] for camera in layout.cameras_of(features)}

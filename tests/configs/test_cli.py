@@ -17,7 +17,8 @@ from configs.cli import Names, Numbers
 from configs.errors import UsageError
 from configs.exits import DeferredSignals, ends_at_once
 from configs.paths import temporary_folder, usable_folder
-from eval.__main__ import _COMMANDS
+from eval.__main__ import _COMMANDS, _MAINTENANCE
+from eval.__main__ import app as everything
 from tests.commands import execute
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -111,6 +112,41 @@ def test_every_command_refuses_unknown_options_and_prints_help(
     assert code == 0
     assert "usage" in out.lower()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "hidden"),
+    [
+        ("libero", ("--policy", "--suite", "--mode", "--assets", "--resume"), ("--adapter", "--margin")),
+        ("run", ("--policy", "--suite", "--num-envs"), ("--feedback",)),
+        ("droid", ("--policy", "--video"), ("--wordings",)),
+        ("sweep", ("--policy", "--clock", "--resume"), ("--margin",)),
+        ("train", ("--data", "--steps", "--resume"), ("--ema",)),
+        ("collect", ("--suite", "--output"), ("--variation",)),
+    ],
+)
+def test_help_shows_what_people_need_and_the_rest_when_asked(name, shown, hidden, command, refused):
+    asked = importlib.import_module(_COMMANDS[name][0]).app
+    _, brief, _ = command(asked, "--help")
+    assert f"oxygen-eval {name}" in brief
+    assert "--help-all" in brief
+    assert all(option in brief for option in shown)
+    assert not any(option in brief for option in hidden)
+    assert brief.count("│ --") <= 18
+    near = refused(asked, f"{hidden[0]}x=1")
+    assert f"did you mean '{hidden[0]}'?" in near, "suggestions know all options"
+    _, whole, _ = command(asked, "--policy", "noop", "--help-all")
+    assert all(option in whole for option in (*shown, *hidden))
+
+
+def test_every_command_is_called_as_oxygen_eval_and_those_of_maintainers_are_not_listed(command):
+    _, listed, _ = command(everything, "--help")
+    for name, (module, _about) in _COMMANDS.items():
+        imported = importlib.import_module(module)
+        if hasattr(imported, "app"):
+            own = name if name not in _MAINTENANCE else module.removesuffix(".__main__")
+            assert imported.app.name[0].endswith(own)
+        assert (f"│ {name} " in listed) == (name not in _MAINTENANCE)
 
 
 def test_a_folder_exists_or_can_be_created(tmp_path):

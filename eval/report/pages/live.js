@@ -42,7 +42,7 @@
       }
       if (state.version !== version) note("There is more: the report is refreshed when the episode is closed and no field is in use.");
     } catch {
-      note("The connection is lost: what is shown may be old. python -m eval.watch may have ended.");
+      note("The connection is lost: what is shown may be old. oxygen-eval watch may have ended.");
     }
     setTimeout(follow, 1000);
   }

@@ -129,7 +129,7 @@ def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
     folder = tmp_path / "ours"
     options = ("--model", "tiny", "--embodiment", "libero", "--tokenizer", "oxygen/assets/tiny.model")
     assert main([str(Path(preset).parent), str(folder), *options]) == 0
-    assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
+    assert capsys.readouterr().out.endswith(f"The policy: oxygen-eval libero --policy {folder}\n")
     resolved = resolve_policy(RunConfig(policy=str(folder)))
     assert (resolved.policy.name, resolved.policy.embodiment, resolved.tasks) == ("ours", "libero", ())
     np.testing.assert_array_equal(

@@ -42,7 +42,7 @@ def solved_in_seven_steps(task: Task) -> FakeWorld:
 
 
 def resuming(folder: Path) -> str:
-    return f"python -m eval.train --resume --output-dir {folder}"
+    return f"oxygen-eval train --resume --output-dir {folder}"
 
 
 def solved_at(folder: Path) -> dict[int, float]:
@@ -117,7 +117,7 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     saved = sorted((whole / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
     assert not any("eval.libero" in run["command"] for run in runs)  # which nobody typed
-    assert f"The policy: python -m eval.libero --policy {saved[-1]}" in (whole / "printed.txt").read_text()
+    assert f"The policy: oxygen-eval libero --policy {saved[-1]}" in (whole / "printed.txt").read_text()
 
 
 @pytest.mark.slow

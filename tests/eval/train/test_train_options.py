@@ -194,4 +194,4 @@ def test_a_forged_manifest_of_demonstrations_is_one_line(suites, tmp_path):
 
 def test_the_smoke_training_takes_what_the_smoke_collection_writes(tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    assert "eval.collect --config smoke --output demonstrations" in refused(app, "--config", "smoke")
+    assert "oxygen-eval collect --config smoke --output demonstrations" in refused(app, "--config", "smoke")

@@ -183,7 +183,7 @@ def test_a_folder_without_demonstrations_is_told_the_nearest_or_how_to_collect_s
     with pytest.raises(UsageError, match=rf"Nearest: {copy}$"):
         Demonstrations(tmp_path / "coyp")
     shutil.rmtree(copy)
-    with pytest.raises(UsageError, match=r"Collect some: python -m eval\.collect .* --output .*coyp$"):
+    with pytest.raises(UsageError, match=r"Collect some: oxygen-eval collect .* --output .*coyp$"):
         Demonstrations(tmp_path / "coyp")
 
 
