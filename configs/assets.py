@@ -5,6 +5,11 @@ STANDINS = "standins"
 _BADGE = "[stand-ins]"
 
 
-def badge(assets: str) -> str:
-    """The mark of results on assets of this name; empty unless they are stand-ins."""
-    return _BADGE if assets == STANDINS else ""
+def badge(*assets: str) -> str:
+    """The mark of results on assets of these names; empty unless some are stand-ins."""
+    return _BADGE if STANDINS in assets else ""
+
+
+def badged(name: str, *assets: str) -> str:
+    """What results are named after, with their mark if they have one."""
+    return f"{name} {badge(*assets)}".rstrip()

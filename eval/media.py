@@ -40,6 +40,7 @@ class _PlayedEpisode:
         run, result = self.identity, self.result
         captions = EpisodeCaptions(
             result.key,
+            assets=run.assets.name,
             task=result.language,
             policy=run.policy,
             mode=run.mode,

@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from configs.assets import badged
 from configs.cli import check, format_option, ranges
 from configs.errors import UsageError
 from configs.hashing import hash_file
@@ -346,7 +347,7 @@ def _row(result: BundledResult) -> dict[str, Any]:
     options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
     return {
         "suite": result.suite,
-        "assets": result.assets.name,
+        "assets": badged(result.assets.name, result.assets.name),
         "options": " ".join(format_option(name, value) for name, value in options),
         "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
         "weakest": f"{weakest}: {100 * lowest:.0f} %",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.markup import escape
 
+from configs.assets import badge, badged
 from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.metrics.noninferiority import (
@@ -190,7 +191,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
 
     def show_table(table: Table, note: str = "") -> None:
         console.print()
-        console.print(to_terminal(table, ruled=False))
+        console.print(to_terminal(table.marked(badge(comparison.a.assets.name)), ruled=False))
         if note:
             console.print(f"[dim]{note}[/]")
 
@@ -258,7 +259,8 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
         dtype = "" if a.dtype == b.dtype else run.dtype or "its own dtype"
         texts = "" if a.feedback == b.feedback else f"feedback {run.feedback or 'not read'}"
         mode = f"mode {run.mode}" if {a.mode, b.mode} != {"actions"} else ""
-        parts = [run.policy, run.weights, dtype, mode, texts, f"assets {run.assets}"]
+        assets = badged(f"assets {run.assets}", run.assets.name)
+        parts = [run.policy, run.weights, dtype, mode, texts, assets]
         what = ", ".join(part for part in parts if part)
         console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)
         if a.policy_inputs != b.policy_inputs:

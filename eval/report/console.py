@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
+from configs.assets import badge, badged
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
@@ -29,7 +30,7 @@ from eval.report.comparison_verdict import judge_all, show
 from eval.report.labels import labels_of
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
-from eval.report.table import PAUSED, clock_label, percentage, to_terminal
+from eval.report.table import PAUSED, Table, clock_label, percentage, to_terminal
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -49,6 +50,7 @@ class EvaluationConsole(Monitor):
         self._runs = runs
         self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
+        self._assets = [suite.assets.name for suite in plan.suites.values() if suite.assets]
         self._report = report
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         self._verdicts: list[str] = []
@@ -81,8 +83,8 @@ class EvaluationConsole(Monitor):
         tasks = Counter(task.protocol.name for task in self._plan.tasks)
         covered = ", ".join(f"{pluralize(count, 'task')} of {escape(name)}" for name, count in tasks.items())
         episodes = f"{pluralize(len(self._plan.keys), 'episode')}{each} ({covered})"
-        names = dict.fromkeys(suite.assets.name for suite in self._plan.suites.values() if suite.assets)
-        assets = f", assets {escape(', '.join(names))}" if names else ""
+        names = ", ".join(dict.fromkeys(self._assets))
+        assets = f", assets [bold]{escape(badged(names, *self._assets))}[/]" if names else ""
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
@@ -154,8 +156,9 @@ class EvaluationConsole(Monitor):
     def conclude(self, results: Sequence[Results]) -> None:
         """Print results, comparisons with the first variant, the best video and, last, the verdicts."""
         if len(self._runs) == 1:
-            table = run_table(self._labels[0], results[0], width=self._rich.width)
-            self._rich.print(to_terminal(table))
+            title = badged(self._labels[0], *self._assets)
+            table = run_table(title, results[0], width=self._rich.width)
+            self._show(table)
             self._dim(*table_notes(table, results[:1]), *format_results(results[0]["overall"]))
         else:
             self._show_variants(dict(zip(self._labels, results, strict=True)))
@@ -183,10 +186,10 @@ class EvaluationConsole(Monitor):
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
         policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
-        title = f"{policy}, {count}: solved"
-        self._rich.print(to_terminal(tasks_table(title, variants, width=self._rich.width)))
+        title = f"{badged(policy, *self._assets)}, {count}: solved"
+        self._show(tasks_table(title, variants, width=self._rich.width))
         table = variants_table(variants, width=self._rich.width)
-        self._rich.print(to_terminal(table))
+        self._show(table)
         self._dim(*table_notes(table, list(variants.values())))
         for label, results in variants.items():
             self._dim(*(f"{label}: {line}" for line in format_results(results["overall"])))
@@ -201,6 +204,9 @@ class EvaluationConsole(Monitor):
             except UsageError as error:  # no common graded episode
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
+
+    def _show(self, table: Table) -> None:
+        self._rich.print(to_terminal(table.marked(badge(*self._assets))))
 
     def _print(self, line: str) -> None:
         self._rich.print(line, soft_wrap=True, markup=False)

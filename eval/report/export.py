@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from configs.assets import badge, badged
 from configs.console import visible_text
 from configs.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
@@ -29,7 +30,7 @@ _COLUMNS = (
 
 def lerobot(folder: RunFolder) -> str:
     """The `eval_info.json` of `lerobot-eval`, with counts and 95 % Wilson intervals (LeRobot #4628)."""
-    _, results = _read_rates(folder)
+    run, results = _read_rates(folder)
     overall = results["overall"]
 
     def with_paths(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,14 +44,18 @@ def lerobot(folder: RunFolder) -> str:
         {
             "per_task": [
                 {
-                    **parts(task, ("task_group", "task_id")),
+                    "task_group": badged(task["task_group"], run.assets.name),
+                    "task_id": task["task_id"],
                     "metrics": with_paths(task["metrics"]),
                     **parts(task, _RATES),
                 }
                 for task in results["per_task"]
             ],
             "per_group": {
-                suite: {**with_paths(row), **parts(results["per_suite"][suite], _RATES)}
+                badged(suite, run.assets.name): {
+                    **with_paths(row),
+                    **parts(results["per_suite"][suite], _RATES),
+                }
                 for suite, row in results["per_group"].items()
             },
             "overall": {
@@ -80,7 +85,7 @@ def vla_eval(folder: RunFolder) -> str:
 
     return _json(
         {
-            "benchmark": ", ".join(sorted({episode.key.suite for episode in episodes})),
+            "benchmark": badged(", ".join(sorted({each.key.suite for each in episodes})), run.assets.name),
             "mode": "sync" if run.clock == PAUSED else "live",
             "harness_version": f"oxygen-eval {manifest.get('git', {}).get('commit') or 'of unknown commit'}",
             "created_at": manifest.get("finished"),
@@ -138,7 +143,8 @@ def junit(folder: RunFolder) -> str:
 
     root = ET.Element("testsuites", {"name": _in_xml(run.run_id), **counts(episodes)})
     for suite, members in suites.items():
-        element = ET.SubElement(root, "testsuite", {"name": suite, **counts(members)})
+        name = badged(suite, run.assets.name)
+        element = ET.SubElement(root, "testsuite", {"name": name, **counts(members)})
         for episode in members:
             case = ET.SubElement(
                 element,
@@ -165,9 +171,10 @@ def episodes_csv(folder: RunFolder) -> str:
     left_out = set() if any(episode.requests.requested for episode in episodes) else {"tokens"}
     left_out |= {"held_steps"} if run.clock == PAUSED else set()
     columns = [name for name in _COLUMNS if name not in left_out]
+    assets = {"assets": badged(run.assets.name, run.assets.name)}
     return to_csv(
         [
-            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in columns}
+            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in columns} | assets
             for episode in episodes
         ]
     )
@@ -187,7 +194,8 @@ def latex(folder: RunFolder) -> str:
     ]
     suites = list(results["per_suite"].items())
     overall = [[("all suites", results["overall"])]] if len(suites) > 1 else []
-    return f"% {described}\n{to_latex(columns.labelled('suite', numbers, [suites, *overall]))}"
+    table = columns.labelled("suite", numbers, [suites, *overall]).marked(badge(run.assets.name))
+    return f"% {described}\n{to_latex(table)}"
 
 
 def model_card(folder: RunFolder) -> str:
@@ -201,7 +209,7 @@ def model_card(folder: RunFolder) -> str:
             task_type="robotics",
             task_name="Closed-loop evaluation in simulation",
             dataset_type=suite,
-            dataset_name=suite,
+            dataset_name=badged(suite, run.assets.name),
             dataset_args={**protocol, "protocol": run.suite_hashes.get(suite, run.protocol_hash)},
             metric_type="success_rate",
             metric_name="success rate (%)",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from configs.assets import badged
 from configs.errors import UsageError, pluralize
 from videos.theme import MODE_COLOURS
 
@@ -72,6 +73,7 @@ def draw_success_curves(comparison: "Comparison", path: Path) -> None:
         panel.set_ylim(0, 101)
         panel.legend(frameon=False, loc="upper left")
         episodes = pluralize(comparison.overall.graded, "episode")
-        panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
+        title = f"Success over time, {episodes}, clock {comparison.a.clock}"
+        panel.set_title(badged(title, comparison.a.assets.name), loc="left")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from configs.assets import badged
 from configs.console import visible_text
 from configs.errors import UsageError
 from configs.hashing import hash_of
@@ -335,7 +336,8 @@ def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
     """Name and weights of the policy; its dtype only if it differs within the table."""
     alike = len({other.run.dtype for other in entries}) == 1
     dtype = None if alike else entry.run.dtype or "its own dtype"
-    return ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
+    label = ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
+    return badged(label, entry.run.assets.name)
 
 
 def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
@@ -360,7 +362,7 @@ def _title(entries: Sequence[Entry]) -> str:
     protocol is the same.
     """
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].episodes
-    names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
+    names = sorted({entry.run.assets.name for entry in entries})
     tasks = {(key.suite, key.task_id) for key in keys}
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
@@ -380,7 +382,7 @@ def _title(entries: Sequence[Entry]) -> str:
         f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
     ]
     return (
-        f"Protocol `{protocol}`{beside}, assets {names} ({assets[:8]}), "
+        f"Protocol `{protocol}`{beside}, assets {badged(', '.join(names), *names)} ({assets[:8]}), "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
         f"seed {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"
@@ -481,7 +483,7 @@ def _rates(table: RankedTable) -> list[dict[str, Any]]:
     labels = labels_of([entry.run for entry in entries])
     return [
         {
-            "label": label,
+            "label": badged(label, entry.run.assets.name),
             "colour": colour,
             "percent": entry.row["pc_success"],
             "low": entry.row["pc_success_ci95"][0],

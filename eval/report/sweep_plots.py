@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from configs.assets import badged
 from configs.errors import pluralize
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
@@ -21,6 +22,7 @@ from eval.report.pages.site import ChartLine, chart_group, line_chart, write_pag
 from eval.report.sweep_table import (
     Record,
     Row,
+    assets_of,
     columns_of,
     episodes_of,
     format_cell,
@@ -229,7 +231,7 @@ def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:
     policy = records[0]["provenance"]["policy"]
     episodes = " or ".join(map(str, sorted({episodes_of(record) for record in records})))
     figure.suptitle(
-        f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals",
+        badged(f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals", *map(assets_of, records)),
         x=0.01,
         ha="left",
         fontsize=12,
@@ -246,16 +248,17 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
     cells, episodes = pluralize(len(record["cells"]), "cell"), pluralize(episodes_of(record), "episode")
     provenance = record["provenance"]
     weights = provenance.get("weights_sha256")
+    what = f"{provenance['policy']} on {', '.join(record['config']['suites'])}"
 
     def link(row: Row) -> str | None:
         page = folder.path / row["run"] / REPORT / "index.html"
         return quote(Path(os.path.relpath(page, target)).as_posix()) if page.is_file() else None
 
     content = {
-        "title": f"{provenance['policy']} on {', '.join(record['config']['suites'])}: {cells} of {episodes}",
+        "title": f"{badged(what, assets_of(record))}: {cells} of {episodes}",
         "facts": {
             "Policy": f"{provenance['policy']}{f', weights {weights[:12]}' if weights else ''}",
-            "Assets": provenance["assets"]["name"] if provenance.get("assets") else "none",
+            "Assets": badged(assets_of(record), assets_of(record)),
             "Margins": format_margins(record),
             "Machine": format_machine(provenance.get("hardware") or {}),
             "Code": format_code(provenance),

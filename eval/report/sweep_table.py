@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
+from rich.markup import escape
 
+from configs.assets import badge, badged
 from configs.errors import pluralize
 from configs.motion import format_motion
 from configs.schema import CONDITIONS
@@ -151,11 +153,18 @@ def sweep_table(record: Record, *, width: int) -> Group:
     columns, room = fitting(columns, rows, width)
     tables = []
     for group in groups:
-        title = "" if group is rows else format_condition(group[0]["options"], varied)
+        condition = "" if group is rows else format_condition(group[0]["options"], varied)
+        title = badged(condition, assets_of(record))
         tables.append(to_terminal(Table(columns=columns, groups=[group], title=title)))
         if room < 0:
             tables[-1].width = width - room  # beyond the edge rather than without options
-    return Group(f"[italic]{policy}{mode}: {cells}, {episodes} each", *tables)
+    title = f"{policy}{mode}: {cells}, {episodes} each"
+    return Group(f"[italic]{escape(badged(title, assets_of(record)))}", *tables)
+
+
+def assets_of(record: Record) -> str:
+    """The name of a sweep's assets."""
+    return str((record["provenance"].get("assets") or {}).get("name", "none"))
 
 
 def notes_of(record: Record) -> list[str]:
@@ -312,4 +321,4 @@ def to_markdown(record: Record) -> str:
     """The table in Markdown, with all conditions and texts."""
     columns = [*columns_of(record), *text_columns(record)]
     short = [dataclasses.replace(each, heading=each.short) for each in columns]
-    return markdown(Table(columns=short, groups=[record["cells"]]))
+    return markdown(Table(columns=short, groups=[record["cells"]]).marked(badge(assets_of(record))))

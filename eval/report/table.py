@@ -99,6 +99,13 @@ class Table:
         ]
         return cls(columns=columns, groups=[list(rows)])
 
+    def marked(self, mark: str) -> "Table":
+        """The table with a mark, unless that is empty, in the heading of its first column."""
+        first, *others = self.columns
+        heading, short = f"{first.heading} {mark}", f"{first.short or first.heading}\n{mark}"
+        marked = dataclasses.replace(first, heading=heading.rstrip(), short=short.rstrip())
+        return dataclasses.replace(self, columns=[marked, *others])
+
     @property
     def rows(self) -> list[Any]:
         """The rows of all groups."""

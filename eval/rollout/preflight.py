@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from configs.assets import badge, badged
 from configs.errors import UsageError
 from configs.exits import jax_does_not_start
 from configs.paths import absolute, usable_folder
@@ -16,6 +17,7 @@ from eval.rollout.plan import EpisodePlan, check_playable, make_plan
 from oxygen.model.compile_cache import CACHE_VARIABLE, default_cache
 from sim_envs.gl import context_class, gpu_count, require_backend
 from sim_envs.preflight import CheckResult, Status, check_machine
+from sim_envs.suite import open_suite
 from sim_envs.workers import WORLD_MB, available_mb, check_memory
 from videos.mp4 import REMEDY, encoder_problem
 
@@ -43,14 +45,7 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
     versions = provenance.versions()
     packages = [f"{package} {version}" for package, version in versions.items() if version]
     yield CheckResult.of("versions", ", ".join(packages))
-    libero = versions["hf-libero"]
-    yield CheckResult.of(
-        "LIBERO",
-        f"hf-libero {libero}" if libero else "not installed; its suites need it",
-        ok=libero is not None,
-        remedy="run oxygen-eval setup libero",
-        otherwise=Status.WARN,
-    )
+    yield _attempt("LIBERO", lambda: _libero(versions["hf-libero"]), otherwise=Status.WARN)
     yield _attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs, videos=True)
     yield _attempt("JAX", _jax)
@@ -61,8 +56,14 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
         yield CheckResult.of("suites", str(error), ok=False)
         return
     assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
-    named = f", assets {', '.join(sorted(assets))}" if assets else ""
-    yield CheckResult.of("suites", ", ".join(plan.suites) + named)
+    named = f", assets {badged(', '.join(sorted(assets)), *assets)}" if assets else ""
+    yield CheckResult.of(
+        "suites",
+        ", ".join(plan.suites) + named,
+        ok=not badge(*assets),
+        remedy="results on stand-ins do not compare with published ones; --assets auto plays the originals",
+        otherwise=Status.WARN,
+    )
     if "policy" in config.model_fields_set:
         yield _attempt("policy", lambda: _policy(config, plan))
     for name, suite in plan.suites.items():
@@ -102,6 +103,14 @@ def _attempt(
 def demo_preset() -> str:
     """The demo that this installation can play."""
     return "demo" if provenance.versions()["hf-libero"] else "demo_droid"
+
+
+def _libero(version: str | None) -> str:
+    """The installed LIBERO and its assets; a UsageError if one of them is missing."""
+    if version is None:
+        raise UsageError("not installed; its suites need it: run oxygen-eval setup libero")
+    assets = open_suite("libero_object").assets
+    return f"hf-libero {version}, assets {assets.name if assets else 'none'}"
 
 
 def _policy(config: RunConfig, plan: EpisodePlan) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from configs.assets import badged
 from configs.errors import one_line
 from configs.latency import Latency
 from eval.metrics.language import HEADLINES, EpisodeGrader, grade_part, grade_text
@@ -21,6 +22,7 @@ from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
 from eval.policies.base import Policy
 from eval.records.json_files import json_line
+from eval.records.protocol import NO_ASSETS
 from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
@@ -63,6 +65,7 @@ class EpisodeRecorder:
         hz = plan.protocol.control_hz
         self._captions = EpisodeCaptions(
             key,
+            assets=(plan.suite.assets or NO_ASSETS).name,
             task=plan.instruction(key),
             policy=policy_name(config.policy),
             mode=config.mode,
@@ -238,6 +241,7 @@ class EpisodeCaptions:
         self,
         key: EpisodeKey,
         *,
+        assets: str,
         task: str,
         policy: str,
         mode: str,
@@ -246,10 +250,10 @@ class EpisodeCaptions:
         limit_s: float,
         control_hz: float,
     ) -> None:
-        """Begin an episode; `task` is its instruction, `clock` the value of `--clock`."""
+        """Begin an episode on assets of a name; `task` is its instruction, `clock` the value of `--clock`."""
         self._caption = Caption(
             task=task,
-            episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
+            episode=f"{badged(key.suite, assets)} · task {key.task_id} · init {key.init_id}",
             policy=policy,
             mode=mode,
             has_texts=has_texts,

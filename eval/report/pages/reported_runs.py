@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.assets import badged
 from configs.cli import ranges
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
@@ -66,7 +67,10 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
         raise UsageError("; ".join(refused.values()))
     labels = labels_of([run.identity for run in runs])
     named = zip(runs, labels, colours_of(labels), strict=True)
-    return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
+    return [
+        dataclasses.replace(run, label=badged(label, run.identity.assets.name), colour=colour)
+        for run, label, colour in named
+    ], refused
 
 
 def facts(run: ReportedRun) -> dict[str, str]:
@@ -85,7 +89,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
         },
         "Episodes": episodes,
         "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else format_clock_of(identity)}",
-        "Assets": str(identity.assets),
+        "Assets": badged(str(identity.assets), identity.assets.name),
         "Policy's inputs": format_inputs(identity.policy_inputs),
         "Machine": format_machine(manifest.get("hardware", {})),
         "Code": format_code(manifest),

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from configs.assets import badged
 from configs.errors import UsageError, pluralize
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.noninferiority import exceeds
@@ -78,6 +79,7 @@ def report_files(
     ]
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
+    assets = [run.identity.assets.name for run in runs]
     suites: dict[str, list[dict[str, Any]]] = {}
     for suite in names:
         for run in runs:
@@ -85,7 +87,7 @@ def report_files(
                 suites.setdefault(suite, []).append({**rate, "label": run.label, "colour": run.colour})
     found = _distributions(runs, samples)
     content = {
-        "title": f"{policies} on {', '.join(names)}" if names else policies,
+        "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
         "live": live,
         "swatch": swatch,
         "refused": refused,

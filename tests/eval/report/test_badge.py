@@ -1,0 +1,101 @@
+"""Results on stand-ins carry a mark wherever they are shown, and others do not."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from configs.assets import STANDINS, badge
+from eval.records.run_folders import SweepFolder
+from eval.records.schema import RunFolder
+from eval.report.comparison import compare
+from eval.report.comparison_verdict import judge_all, show
+from eval.report.export import FORMATS
+from eval.report.leaderboard import read_leaderboard, write_leaderboard
+from eval.report.pages.run_report import write_report
+from eval.report.sweep_plots import write_sweep_page
+from eval.report.sweep_table import sweep_table, to_markdown
+from eval.rollout.recorder import EpisodeCaptions
+from tests.commands import ROOT
+from tests.eval.conftest import begin, evaluate
+from tests.eval.doubles import FakeAssets
+from tests.eval.factory import RunBuilder, key
+
+MARK = badge(STANDINS)
+
+
+def head(page: Path) -> list[str]:
+    text = page.read_text()
+    return [
+        text.partition("<title>")[2].partition("</title>")[0],
+        text.partition("<h1>")[2].partition("</h1>")[0],
+    ]
+
+
+def leaderboard(runs: list[RunFolder], folder: Path) -> list[str]:
+    write_leaderboard(read_leaderboard([run.path for run in runs]), folder)
+    texts = {file.suffix: file.read_text() for file in folder.glob("*.*")}
+    lines = [*texts[".md"].splitlines(), *texts[".csv"].splitlines()]
+    rows = [line for line in lines if line.startswith(("| 1 |", "libero_object,"))]
+    assert len(rows) == 4
+    return [*rows, texts[".tex"].partition("tabular")[2], texts[".json"], texts[".html"]]
+
+
+def report(runs: list[RunFolder], folder: Path) -> list[str]:
+    page = write_report([run.path for run in runs], folder)
+    tables = page.read_text().split("<table")[1:]
+    assert len(tables) > 2
+    return [*head(page), *tables]
+
+
+def comparison(runs: list[RunFolder], folder: Path) -> list[str]:
+    console, compared = Console(width=100), compare(*runs)
+    with console.capture() as printed:
+        show(compared, judge_all(compared, 5.0, 10.0), console)
+    return re.split("only A|by McNemar", printed.get())
+
+
+def exports(runs: list[RunFolder], folder: Path) -> list[str]:
+    return [export(runs[0]) for export in FORMATS.values()]
+
+
+def captions(runs: list[RunFolder], folder: Path) -> list[str]:
+    how = {"task": "lift it", "policy": "tiny", "mode": "actions", "has_texts": False, "clock": "paused"}
+    assets = runs[0].read_manifest()["assets"]["name"]
+    return [EpisodeCaptions(key(), assets=assets, **how, limit_s=14.0, control_hz=20.0).at(0).episode]
+
+
+@pytest.mark.parametrize("shown", [leaderboard, report, comparison, exports, captions])
+def test_results_on_stand_ins_are_marked_in_tables_titles_videos_and_exports(shown, tmp_path):
+    for name in (STANDINS, "hf-libero"):
+        about = {"assets": {"name": name, "digest": "d1ge57000000"}}
+        built = [
+            RunBuilder.at(tmp_path / name / mode, mode=mode, **about).add_all("ss")
+            for mode in ("isolated", "unified")
+        ]
+        for text in shown([each.folder for each in built], tmp_path / f"{name}-page"):
+            plain = text.replace("\\", "")  # Markdown escapes brackets
+            assert (MARK in plain) == (name == STANDINS), text
+
+
+def test_so_are_sweeps(tmp_path):
+    record = json.loads((ROOT / "benchmarks/results/sweep_modes.json").read_text())
+    for name in (STANDINS, "hf-libero"):
+        record["provenance"]["assets"]["name"] = name
+        console = Console(width=100)
+        with console.capture() as printed:
+            console.print(sweep_table(record, width=100))
+        page = write_sweep_page(SweepFolder(tmp_path), record, tmp_path / name)
+        for text in (printed.get(), to_markdown(record).replace("\\", ""), *head(page)):
+            assert (MARK in text) == (name == STANDINS)
+
+
+@pytest.mark.parametrize("shown", [begin, lambda path: begin(path)[:1]], ids=["two modes", "one"])
+def test_so_is_the_terminal(shown, tmp_path, stage, monkeypatch, capsys):
+    monkeypatch.setattr("sim_envs.libero.suite.find_assets", lambda _: FakeAssets(name=STANDINS))
+    evaluate(*shown(tmp_path))
+    heading, _, rest = capsys.readouterr().out.partition("\n")
+    assert f"assets standins {MARK}" in heading
+    assert MARK in rest.partition("──")[0]
