@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 """The locked file of a folder, which is not removed."""
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER_BYTES = 1024  # which no pointer exceeds
 _YOUNG_S = 60.0
 """Age below which a folder without a lock is not stale: its process may not have locked it yet."""
 _NPZ_ERRORS = (
@@ -180,10 +182,20 @@ def _warn_of_no_locks(folder: Path) -> None:
 
 
 def regular(path: Path) -> Path:
-    """Refuse pipes and devices, which may never end, and missing files by an OSError; returns the path."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    """Refuse pipes and devices, which may never end, and missing files by an OSError; returns the path.
+
+    A pointer of Git LFS in place of the file is a UsageError.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
+    if stat.S_ISREG(status.st_mode) and len(_LFS_POINTER) <= status.st_size <= _LFS_POINTER_BYTES:
+        with path.open("rb") as file:
+            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                raise UsageError(
+                    f"{path} is a pointer of Git LFS, not the file itself: run `git lfs pull` in "
+                    f"{path.parent}, or download the file"
+                )
     return path
 
 

@@ -24,7 +24,7 @@ from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.transforms import acting_as, embodiment
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.weights.adapter import card_of
-from oxygen.weights.formats import METADATA, SINGLE_FILE
+from oxygen.weights.formats import SINGLE_FILE, open_checkpoint
 from oxygen.weights.source import BUNDLED, CARD, CONFIG_FILE, RECORD, fetch
 
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
@@ -255,7 +255,12 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
     cards = (folder.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
     if newest := max((card.parent for found in cards for card in found), default=None):
         return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
-    if any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE)):
+    try:
+        open_checkpoint(folder)
+    except UsageError as error:
+        if not _cards_near(folder):
+            return error
+    else:
         return UsageError(
             f"{source} has weights, but no {CARD}. Convert them "
             f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
@@ -265,8 +270,12 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
     return UsageError(f"{lacks}. {_nearest_to(folder)}")
 
 
+def _cards_near(folder: Path) -> list[Path]:
+    return [card.parent for card in found_near(folder, (f"{pattern}/{CARD}" for pattern in _NEARBY))]
+
+
 def _nearest_to(folder: Path) -> str:
-    known = [card.parent for card in found_near(folder, (f"{pattern}/{CARD}" for pattern in _NEARBY))]
+    known = _cards_near(folder)
     if not known:
         return f"Training writes checkpoints to {CHECKPOINTS}/step_… in its --output-dir"
     return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

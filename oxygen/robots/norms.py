@@ -88,7 +88,7 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
         f"norm statistics in {checkpoint}",
         f"assets/{asset_id}",
         there,
-        remedy=f"A trained policy needs the {FILE_NAME} of its checkpoint.",
+        remedy=f"A trained policy needs its {FILE_NAME}; `norm_stats` in its YAML can name one.",
     )
 
 
@@ -101,27 +101,31 @@ def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[st
     Raises:
         UsageError: The file is missing, damaged or incomplete, or the quantiles of a channel are not a range.
     """
-    try:
-        content = json.loads(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not readable JSON: {str(error)[:200]}") from None
-    stats, found = _member(content, "norm_stats", str(path)), {}
+    stats, found = _statistics_in(path), {}
     for name, size in (("state", state), ("actions", actions)):
         channels, where = _member(stats, name, str(path)), f"{path}: {name}"
         found[name] = {}
         for field in fields:
             values, place = _member(channels, field, where), f"{where}.{field}"
+            if isinstance(values, list) and len(values) == 1 and isinstance(values[0], list):
+                values = values[0]  # the row of a table
             if not isinstance(values, list) or not all(
                 type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values[:size]
             ):
-                raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of finite numbers")
+                told = reprlib.repr(values)
+                raise UsageError(
+                    f"{place} is {told}; it should be a list of {size} finite numbers. {_REMEDY}"
+                )
             if len(values) < size:
-                raise UsageError(f"{place} has {len(values)} channels; this robot has {size}")
+                raise UsageError(
+                    f"{place} has {len(values)} channels; this robot has {size}, so they are another's. "
+                    "Choose the policy's own `embodiment`, or its own file with `norm_stats`"
+                )
             found[name][field] = [float(value) for value in values[:size]]
         try:
             QuantileNorm.of(found[name])
         except UsageError as error:
-            raise UsageError(f"{where}: {error}") from None
+            raise UsageError(f"{where}: {error}; `q99` must not be below `q01`. {_REMEDY}") from None
     return found
 
 
@@ -131,9 +135,38 @@ def write_statistics(path: Path, measured: Statistics) -> None:
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
 
 
+_REMEDY = "Compute the statistics again, with openpi's compute_norm_stats.py or eval.train"
+
+
+def _statistics_in(path: Path) -> Any:
+    """The object with `state` and `actions`: under `norm_stats`, or the whole file."""
+    try:
+        raw = regular(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} is not readable JSON: {str(error)[:200]}") from None
+    try:
+        content = json.loads(raw)  # UTF-8, -16 or -32, with or without a byte order mark
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not readable JSON: {str(error)[:200]}. {_REMEDY}") from None
+    if isinstance(content, dict) and "norm_stats" not in content and {"state", "actions"} <= content.keys():
+        return content
+    return _member(content, "norm_stats", str(path))
+
+
 def _member(content: Any, name: str, where: str) -> Any:
     if not isinstance(content, dict):
         raise UsageError(f"{where} holds {reprlib.repr(content)} where an object with {name!r} should be")
-    if content.get(name) is None:
-        raise unknown(f"statistics: {where} lacks", name, map(reprlib.repr, content))
+    if name not in content:
+        there = ", ".join(sorted(map(reprlib.repr, content))[:8]) or "nothing"
+        raise UsageError(f"{where} lacks {name!r}; it has {there}. {_LACKS.get(name, _REMEDY)}")
+    if content[name] is None:
+        raise UsageError(f"{where}.{name} is null, a missing value. {_LACKS.get(name, _REMEDY)}")
     return content[name]
+
+
+_LACKS = {
+    "norm_stats": "Put `state` and `actions` of this robot into an object `norm_stats`",
+    "actions": "Rename what holds the actions' statistics to `actions`",
+    "state": "Rename what holds the state's statistics to `state`",
+}
+"""The remedy for a missing part of the file; for statistics of channels it is `_REMEDY`."""

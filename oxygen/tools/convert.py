@@ -20,8 +20,9 @@ from oxygen.model.config import PRESETS
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
-from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_checkpoint, write_safetensors
+from oxygen.weights.formats import SINGLE_FILE, SUFFIX, Checkpoint, open_checkpoint, write_safetensors
 from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
+from oxygen.weights.lora import merged
 from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def convert(
     model: str | None = None,
     embodiment: str | None = None,
     tokenizer: str | None = None,
+    merge_lora: float | None = None,
 ) -> Path:
     """Write a checkpoint's parameters as safetensors. Host memory peaks at the size of the new file.
 
@@ -50,6 +52,7 @@ def convert(
             several, the only one for whose robot the source has norm stats.
         embodiment: The robot. Default: that policy's.
         tokenizer: The SentencePiece model: a file or a URL. Default: that policy's.
+        merge_lora: See `oxygen.weights.lora.merged`. None merges nothing.
 
     Returns:
         The safetensors file.
@@ -75,12 +78,18 @@ def convert(
     local = fetch(source)
     home = local.parent if local.name == "params" else local  # has the card and norm stats
     _check_card(home / CARD, given)
-    checkpoint = open_checkpoint(local)
+    checkpoint = _open(local, merge_lora, str(source))
     fits = fitting_configs(checkpoint.tensors)
     config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
     check_parameters(checkpoint.tensors, config, str(source))
     if model is not None and model not in fits:
         raise unknown("model", model, fits, remedy=f"{source} fits only these.")
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    for path, array in arrays.items():  # before anything is written: it may be damaged
+        checkpoint.read(path, array)
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
@@ -97,15 +106,14 @@ def convert(
         sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
         description = {"source": redact(str(source)), "fits": fits, "sizes": sizes}
         (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
-    arrays = {
-        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    for path, array in arrays.items():
-        checkpoint.read(path, array)
     write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=" ".join(fits))
     draft.rename(target)
     return target if single else target / SINGLE_FILE
+
+
+def _open(local: Path, merge_lora: float | None, source: str) -> Checkpoint:
+    checkpoint = open_checkpoint(local)
+    return checkpoint if merge_lora is None else merged(checkpoint, merge_lora, source)
 
 
 def _check_card(card: Path, given: str) -> None:
@@ -187,6 +195,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--embodiment", help="the robot; default: that policy's")
     parser.add_argument("--tokenizer", help="a file or URL; default: that policy's")
+    parser.add_argument(
+        "--merge-lora",
+        type=float,
+        metavar="SCALE",
+        help="merge openpi's LoRA weights; alpha over rank of the attention's, 1 in its configurations",
+    )
 
     def run() -> None:
         options = parser.parse_args(arguments)

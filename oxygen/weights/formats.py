@@ -10,8 +10,9 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import EllipsisType
 from typing import Any
@@ -19,18 +20,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, nearest_first
-from configs.paths import regular
+from configs.errors import UsageError
+from configs.paths import read_json_object, regular
 from oxygen.model.params import Shape
 from oxygen.typing import Float
-
-METADATA = "_METADATA"
-SUFFIX = ".safetensors"
-SINGLE_FILE = f"model{SUFFIX}"
-"""The tensors in a folder of our format."""
-_WANTED = (
-    f"A checkpoint is openpi's folder with params/{METADATA}, a folder with {SINGLE_FILE}, or a {SUFFIX} file"
+from oxygen.weights.remedies import (
+    INDEX_FILE,
+    METADATA,
+    SINGLE_FILE,
+    SUFFIX,
+    damage,
+    no_weights,
+    require_finished,
 )
+
 _PIECE_BYTES = 1 << 24  # safetensors are read in pieces of at most this size
 _STREAM_BYTES = 1 << 20  # streams are buffered in pieces of this size (1 MiB), a few at a time
 _LARGE_BYTES = 1 << 26
@@ -74,24 +77,61 @@ def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint on disk, of any supported format; refuses a damaged one. Reads no tensor."""
-    if not path.exists():
-        near = ""
-        if path.parent.is_dir():
-            names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
-            near = f"; {path.parent} holds {', '.join(names) or 'nothing'}"
-        raise UsageError(f"there is no checkpoint at {path}{near}")
-    if path.is_file():
-        if path.suffix != SUFFIX:
-            raise UsageError(f"{path} is a file, but not one that ends in {SUFFIX}. {_WANTED}")
-        return open_safetensors(path)
-    if (path / SINGLE_FILE).is_file():
-        return open_safetensors(path / SINGLE_FILE)
-    for folder in (path, path / "params"):
-        if (folder / METADATA).is_file():
-            return open_orbax(folder)
-    inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
-    raise UsageError(f"{path} is not a checkpoint: it holds {inside}. {_WANTED}")
+    """Open a checkpoint on disk, of any supported format; refuses a damaged one. Reads no tensor.
+
+    Reading a tensor that holds NaN or infinity raises a UsageError.
+    """
+    try:
+        opener, place = _found_at(path)
+        checkpoint = opener(place)
+    except OSError as error:
+        raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    prefix = common_prefix(checkpoint.tensors)
+
+    def read(name: str, out: np.ndarray) -> None:
+        checkpoint.read(prefix + name, out)
+        if not _is_finite(out):
+            raise UsageError(
+                f"{path} holds NaN or infinity in {name}, or numbers beyond {out.dtype.name}: the training "
+                "diverged, or the file is damaged. Give an earlier checkpoint, or fetch it again"
+            )
+
+    tensors = {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items()}
+    return Checkpoint(tensors=tensors, read=read)
+
+
+def common_prefix(names: Collection[str]) -> str:
+    """What stands before all names, up to a `.` or `/`, as `model.` where a whole module was saved."""
+    first, last, prefix = min(names, default=""), max(names, default=""), ""
+    for part in re.findall("[^./]*[./]", first):
+        if not last.startswith(prefix + part):
+            break
+        prefix += part
+    return prefix
+
+
+def _found_at(path: Path) -> tuple[Callable[[Path], Checkpoint], Path]:
+    """What opens the checkpoint at a path, and where it is; a UsageError with the remedy if there is none."""
+    require_finished(path)
+    if path.is_file() and path.suffix == SUFFIX:
+        return open_safetensors, path
+    if path.is_dir():
+        for opener, place in ((open_safetensors, path / SINGLE_FILE), (open_sharded, path / INDEX_FILE)):
+            if place.is_file():
+                return opener, place
+        for folder in (path, path / "params"):
+            if (folder / METADATA).is_file():
+                return open_orbax, folder
+    raise no_weights(path)
+
+
+def _is_finite(array: Float[np.ndarray, "..."]) -> bool:
+    """Whether an array holds neither NaN nor infinity: by its bits, in a tenth of `isfinite`'s time."""
+    unsigned, signed = (np.dtype(f"{kind}{array.dtype.itemsize}") for kind in "ui")
+    inf, minus_inf = np.array([np.inf, -np.inf]).astype(array.dtype).view(unsigned)
+    # As integers, the positive numbers grow towards infinity and NaN; so do the negative ones, unsigned.
+    positive, negative = array.view(signed).max(initial=0), array.view(unsigned).max(initial=0)
+    return bool(positive < inf and negative < minus_inf)
 
 
 def open_orbax(folder: Path) -> Checkpoint:
@@ -104,6 +144,7 @@ def open_orbax(folder: Path) -> Checkpoint:
             f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). Fetch it again"
         )
 
+    regular(folder / METADATA)
     specs: dict[KeyPath, dict[str, Any]] = {}  # TensorStore's, of every array, from Orbax's metadata
     try:
         document = json.loads((folder / METADATA).read_bytes())
@@ -223,6 +264,35 @@ class _ValueFile:
         return bytes(self._kvstore.read(self._key, byte_range=slice(self._at, stop)).result().value)
 
 
+def open_sharded(index: Path) -> Checkpoint:
+    """Read the headers of the files that an index names. Each tensor must be in its file and in no other."""
+    named = read_json_object(index).get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+        raise UsageError(f"{index} has no `weight_map` of tensors to files; fetch it again")
+    shards: dict[str, Checkpoint] = {}
+    for name in sorted(set(named.values())):
+        file = index.parent / name
+        if Path(name).name != name or not file.is_file():
+            raise UsageError(f"{index} names {name}, which is not beside it; fetch it, too")
+        shards[name] = open_safetensors(file)
+    places = [(path, name) for name, shard in shards.items() for path in shard.tensors]
+    for path, name in sorted(places):
+        if named.get(path) != name:
+            instead = f"is in {named[path]}" if path in named else "does not exist"
+            raise UsageError(
+                f"{index.parent / name} holds {path}, which by {index.name} {instead}; fetch all again"
+            )
+    for path, name in named.items():
+        if path not in shards[name].tensors:
+            raise UsageError(
+                f"{index.parent / name} lacks {path}, which {index.name} says it holds; fetch it again"
+            )
+    return Checkpoint(
+        tensors={path: shards[name].tensors[path] for path, name in named.items()},
+        read=lambda path, out: shards[named[path]].read(path, out),
+    )
+
+
 def open_safetensors(file: Path) -> Checkpoint:
     """Read a file's header and check it against the file's size."""
     from safetensors import SafetensorError, safe_open
@@ -234,9 +304,7 @@ def open_safetensors(file: Path) -> Checkpoint:
                 yield content
         except (SafetensorError, OSError) as error:
             reason = (str(error).splitlines() or [""])[0][:200]
-            raise UsageError(
-                f"{file} is not a safetensors file, or damaged ({reason}). Fetch or convert it again"
-            ) from None
+            raise UsageError(f"{file} {damage(file, reason)}. Fetch or convert it again") from None
 
     def read(path: str, out: np.ndarray) -> None:
         for piece in _pieces(out.shape):

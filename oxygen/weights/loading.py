@@ -16,6 +16,7 @@ from oxygen.model.params import Shape
 from oxygen.model.pi05 import Weights, consume, prepare
 from oxygen.typing import Params
 from oxygen.weights.formats import Stored, open_checkpoint
+from oxygen.weights.remedies import form_of
 from oxygen.weights.source import fetch
 
 DTYPES = ("float32", "bfloat16")
@@ -73,6 +74,8 @@ def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: st
     Names the first differing paths and the nearest known configuration.
     """
     differences = _differences(found, _wanted(config))
+    if differences and (form := form_of(source, found.keys() - _wanted(config).keys())):
+        raise form
     if differences:
         fits, near = fitting_configs(found), nearest_config(found)
         hint = (
@@ -86,7 +89,10 @@ def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: st
         )
     for path, tensor in sorted(found.items()):
         if tensor.dtype not in _FLOATS:
-            raise UsageError(f"{source} stores {path} as {tensor.dtype}, not as one of {', '.join(_FLOATS)}")
+            raise UsageError(
+                f"{source} stores {path} as {tensor.dtype}, not as one of {', '.join(_FLOATS)}; give the "
+                "checkpoint from which it was quantised"
+            )
 
 
 def fitting_configs(found: Mapping[str, Stored]) -> list[str]:

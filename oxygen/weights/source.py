@@ -70,7 +70,12 @@ def fetch(source: str | Path) -> Path:
     if not separator:
         return absolute(Path(text).expanduser())
     if scheme not in SCHEMES:
-        raise unknown("kind of URL", scheme, SCHEMES, remedy="Local files have no scheme.")
+        raise unknown(
+            "kind of URL",
+            scheme,
+            SCHEMES,
+            remedy="Local files have no scheme; from Hugging Face, `hf download` makes some.",
+        )
     if scheme == BUNDLED:
         return bundled(text.removeprefix(f"{BUNDLED}://"))
     target = cached(text)

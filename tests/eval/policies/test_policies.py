@@ -318,8 +318,10 @@ def test_a_checkpoint_without_sizes_is_refused(trained, tmp_path):
         ("mine", r"is the folder of a training; .*checkpoints/step_0001000$"),
         ("mine/checkpoints", r"is the folder of a training; .*checkpoints/step_0001000$"),
         ("mine/model.safetensors", "is a file; give the folder"),
-        ("pi05:ft@2000", r"pi05:ft@2000 is not a training checkpoint"),
+        ("pi05:ft@2000", r"pi05:ft@2000 is not a checkpoint: it holds nothing"),
         (".", r"policy\.yaml"),
+        ("exp", r"it holds several; give one, such as the newest that is complete: .*/exp/2000$"),
+        ("exp/2000", r"exp/2000 has weights, but no policy\.yaml\. Convert them"),
     ],
 )
 def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
@@ -329,6 +331,9 @@ def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
         (folder / CARD).touch()
     (tmp_path / "runs/mine/model.safetensors").touch()
     (tmp_path / "runs/pi05:ft@2000").mkdir()
+    for step, content in (("2000", b"\2\0\0\0\0\0\0\0{}"), ("4000.orbax-checkpoint-tmp-0", b"")):
+        (tmp_path / "runs/exp" / step).mkdir(parents=True)
+        (tmp_path / "runs/exp" / step / "model.safetensors").write_bytes(content)
     with pytest.raises(UsageError, match=said):
         resolve_policy(RunConfig(policy=str(tmp_path / "runs" / place)))
 

@@ -249,6 +249,14 @@ def test_openpis_file_is_read(tmp_path, sizes):
     assert read_statistics(path, state=8, actions=7) == {"state": stats_of(8), "actions": stats_of(7)}
 
 
+def test_other_forms_that_can_only_mean_the_same_are_read(tmp_path):
+    whole = {"state": stats_of(8), "actions": stats_of(7)}
+    rows = {name: {field: [values] for field, values in of.items()} for name, of in whole.items()}
+    text = json.dumps({"norm_stats": whole})
+    for content in (whole, {"norm_stats": rows}, text.encode("utf-8-sig"), text.encode("utf-16")):
+        assert read_statistics(written(tmp_path / "norm_stats.json", content), state=8, actions=7) == whole
+
+
 def with_state(size=8, **changes):
     return {"norm_stats": {"state": stats_of(size, **changes), "actions": stats_of(7)}}
 
@@ -258,15 +266,18 @@ def with_state(size=8, **changes):
     [
         ("{", "not readable JSON"),
         ("[" * 200_000, "not readable JSON"),
-        (b"\xff\xfe{}", "not readable JSON"),
-        ({}, "lacks 'norm_stats'"),
-        ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
-        (with_state(q01=None), "state lacks 'q01'"),
+        (b"\xff\xff{}", "not readable JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "is a pointer of Git LFS.*git lfs pull"),
+        ({}, "lacks 'norm_stats'; it has nothing"),
+        ({"droid": {"state": stats_of(8)}}, "lacks 'norm_stats'; it has 'droid'. Put `state` and `actions`"),
+        ({"norm_stats": {"state": stats_of(8), "action": 1}}, "lacks 'actions'; it has 'action', .*Rename"),
+        (with_state(q01=None), "state.q01 is null, a missing value. Compute the statistics again"),
+        (with_state(q01=-1.0), "state.q01 is -1.0; it should be a list of 8 finite numbers"),
         (with_state(7), "7 channels; this robot has 8"),
-        *((with_state(q99=[bad] * 8), "list of finite") for bad in ("a", True, float("nan"), 10**400)),
+        *((with_state(q99=[bad] * 8), "list of 8 finite") for bad in ("a", True, float("nan"), 10**400)),
         (with_state(q01=[9.0] * 8), "state: quantiles .* not a range"),
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_a_damaged_file_says_what_is_wrong(tmp_path, content, why):
     with pytest.raises(UsageError, match=why) as caught:

@@ -147,3 +147,48 @@ def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):
     assert main([str(source), str(tmp_path / "half"), "--dtype", "bfloat16"]) == 0
     for name in (CARD, TOKENIZER, RECORD):
         assert (tmp_path / "half" / name).read_text() == (source / name).read_text()
+
+
+def test_weights_of_lora_are_merged_as_openpi_applies_them(original, tmp_path, refused, capsys):
+    """Its `lora.Einsum` sums over the heads between the two products; only attention's are scaled."""
+    tree, draws = flat(original), np.random.default_rng(0)
+    layers = "PaliGemma/llm/layers"
+    adapted = {
+        f"{layers}/attn/q_einsum/w": f"{layers}/attn/q_einsum/",
+        f"{layers}/attn/attn_vec_einsum/w": f"{layers}/attn/attn_vec_einsum/",
+        f"{layers}/mlp/linear": f"{layers}/mlp/linear_",
+    }
+    for weight, stem in adapted.items():
+        *stack, rows, columns = tree[weight].shape
+        tree[f"{stem}lora_a"] = draws.normal(size=(*stack, rows, 2)).astype(np.float32)
+        tree[f"{stem}lora_b"] = draws.normal(size=(*stack, 2, columns)).astype(np.float32)
+    save_safetensors(tmp_path / "lora.safetensors", params.nested(tree))
+    arguments = [tmp_path / "lora.safetensors", tmp_path / "merged.safetensors"]
+    assert "--merge-lora 1" in refused(main, *arguments)
+    assert main([*map(str, arguments), "--merge-lora", "0.5"]) == 0
+    capsys.readouterr()
+    merged = flat(load(tmp_path / "merged.safetensors", TINY, dtype="float32"))
+    for weight, scale, layer in zip(adapted, (0.5, 0.5, 1.0), (0, 1, 0), strict=True):
+        stem = adapted[weight]
+        a, b, change = tree[f"{stem}lora_a"], tree[f"{stem}lora_b"], merged[weight] - tree[weight]
+        if "attn_vec" in weight:  # BTNH,NHD->BTD
+            x = draws.normal(size=(3, *a.shape[1:3]))
+            theirs = np.einsum("tl,nld->td", np.einsum("tnh,nhl->tl", x, a[layer]), b[layer])
+            ours = np.einsum("tnh,nhd->td", x, change[layer])
+        elif "q_einsum" in weight:  # BTD,NDH->BTNH
+            x = draws.normal(size=(3, a.shape[2]))
+            theirs = np.einsum("tnl,nlh->tnh", np.einsum("td,ndl->tnl", x, a[layer]), b[layer])
+            ours = np.einsum("td,ndh->tnh", x, change[layer])
+        else:
+            x = draws.normal(size=(3, a.shape[1]))
+            theirs, ours = x @ a[layer] @ b[layer], x @ change[layer]
+        np.testing.assert_allclose(ours, scale * theirs, atol=1e-4)
+    arguments = [tmp_path / "merged.safetensors", tmp_path / "again.safetensors", "--merge-lora", "1"]
+    assert "has no lora_a to merge; leave out --merge-lora" in refused(main, *arguments)
+
+
+def test_nothing_is_written_of_a_checkpoint_with_weights_that_are_no_numbers(original, tmp_path, refused):
+    tree = flat(original) | {"time_mlp_in/bias": np.full_like(flat(original)["time_mlp_in/bias"], np.nan)}
+    save_safetensors(tmp_path / "model.safetensors", params.nested(tree))
+    assert "holds NaN or infinity in time_mlp_in/bias" in refused(main, tmp_path, tmp_path / "ours")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

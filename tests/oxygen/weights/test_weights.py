@@ -1,5 +1,6 @@
 """Checkpoints of both formats load bit for bit; what does not fit or is damaged is refused in one line."""
 
+import errno
 import functools
 import json
 import math
@@ -152,7 +153,7 @@ def test_the_published_tree_is_consumed_to_the_last_key(golden):
 def test_parameters_that_differ_are_named_first_three_of_a_kind(tmp_path, original):
     tree = flat(original)
     del tree["time_mlp_in/bias"]
-    tree["lora_a"] = tree["lora_b"] = tree["lora_c"] = tree["lora_d"] = np.zeros(3, np.float32)
+    tree["a"] = tree["b"] = tree["c"] = tree["d"] = np.zeros(3, np.float32)
     tree["action_in_proj/bias"] = np.zeros(7, np.float32)
     save_orbax(tmp_path / "params", params.nested(tree))
     with pytest.raises(UsageError) as caught:
@@ -160,7 +161,7 @@ def test_parameters_that_differ_are_named_first_three_of_a_kind(tmp_path, origin
     message = str(caught.value)
     assert f"{tmp_path} does not hold the parameters of 'small-for-tests'" in message
     assert "time_mlp_in/bias is missing" in message
-    assert "lora_a, lora_b, lora_c and 1 more are not known" in message
+    assert "a, b, c and 1 more are not known" in message
     assert "action_in_proj/bias [7] instead of [32] is of another shape" in message
     assert "nearest known configuration is 'small'" in message
     save_safetensors(tmp_path / "tiny.safetensors", params.random_params(TINY, 0))
@@ -168,8 +169,143 @@ def test_parameters_that_differ_are_named_first_three_of_a_kind(tmp_path, origin
         load(tmp_path / "tiny.safetensors", SMALL)
     tree = flat(original) | {"action_in_proj/bias": np.zeros(32, np.int8)}
     save_safetensors(tmp_path / "int8.safetensors", params.nested(tree))
-    with pytest.raises(UsageError, match="stores action_in_proj/bias as I8, not as one of bfloat16"):
+    with pytest.raises(
+        UsageError, match=r"stores action_in_proj/bias as I8, not as one of .*; give the checkp"
+    ):
         load(tmp_path / "int8.safetensors", SMALL)
+
+
+def write_shards(folder, tree, *, index=True):
+    """Two files of one checkpoint, as Hugging Face's libraries write them; returns where each tensor is."""
+    arrays = flat(tree)
+    names = sorted(arrays)
+    where = {name: f"model-0000{1 + (at % 2)}-of-00002.safetensors" for at, name in enumerate(names)}
+    for file in set(where.values()):
+        formats.write_safetensors(folder / file, {n: arrays[n] for n in names if where[n] == file})
+    if index:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    return where
+
+
+def test_a_checkpoint_in_several_files_or_below_a_common_name_loads_alike(tmp_path, original):
+    write_shards(tmp_path, original)
+    assert_equal(load(tmp_path, SMALL), original, "float32")
+    below = {f"model.{path}": array for path, array in flat(original).items()}
+    formats.write_safetensors(tmp_path / "below.safetensors", below)
+    assert_equal(load(tmp_path / "below.safetensors", SMALL), original, "float32")
+
+
+FIRST, SECOND = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (lambda folder, index: (folder / SECOND).unlink(), f"names {SECOND}, which is not beside it"),
+        (lambda folder, index: index.update({"x": FIRST}), f"{FIRST} lacks x, which"),
+        (lambda folder, index: index.pop("time_mlp_in/bias"), "holds time_mlp_in/bias, which by .* does not"),
+        (
+            lambda folder, index: shutil.copy(folder / SECOND, folder / FIRST),
+            f"{FIRST} holds .*, which by model.safetensors.index.json is in {SECOND}",
+        ),
+        (lambda folder, index: index.update({"x": "../x.safetensors"}), "names ../x.safetensors"),
+        (lambda folder, index: index.update({"x": 1}), "has no `weight_map`"),
+    ],
+    ids=["a file is missing", "a tensor is missing", "one too many", "twice", "outside", "no map"],
+)
+def test_files_that_do_not_fit_their_index_are_refused(tmp_path, original, changed, why):
+    index = write_shards(tmp_path, original)
+    changed(tmp_path, index)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    with pytest.raises(UsageError, match=why):
+        load(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -np.nan])
+@pytest.mark.parametrize("stored", ["float16", "float32", "float64", "bfloat16"])
+def test_a_weight_that_is_no_finite_number_is_refused_by_name(tmp_path, original, stored, value):
+    tree = {path: np.array(array) for path, array in flat(original).items()}
+    biases = np.finfo(np.float32).max * np.ones(32)  # the largest that float32 and bfloat16 hold
+    tree["time_mlp_in/bias"] = biases.astype(np.float32)
+    save_safetensors(tmp_path / "model.safetensors", params.nested(tree))
+    load(tmp_path, SMALL, dtype="float32")
+    broken = tree["time_mlp_out/bias"].astype(jnp.dtype(stored))
+    broken[-1] = value
+    formats.write_safetensors(tmp_path / "model.safetensors", tree | {"time_mlp_out/bias": broken})
+    with pytest.raises(UsageError, match="holds NaN or infinity in time_mlp_out/bias, or numbers beyond flo"):
+        load(tmp_path, SMALL, dtype="float32")
+
+
+LORA = "PaliGemma/llm/layers/attn/q_einsum/lora_a"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (LORA, f"weights of LoRA that are not merged .{LORA}.: .*--merge-lora 1"),
+        ("base_model.model.q_proj.lora_A.default.weight", "weights of LoRA by PyTorch .*merge_and_unload"),
+        ("paligemma_with_expert.lm_head.weight", "weights of PyTorch.*examples/serve_lerobot.py.*params/"),
+    ],
+)
+def test_names_of_tensors_show_a_form_that_is_not_read(tmp_path, original, name, why):
+    tree = flat(original) | {name: np.zeros((2, 2), np.float32)}
+    formats.write_safetensors(tmp_path / "model.safetensors", tree)
+    with pytest.raises(UsageError, match=why):
+        load(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "why"),
+    [
+        (["2000/params/_METADATA", "4000/model.safetensors", "x"], "", "newest that is complete: .*/4000"),
+        (["2000/params/_METADATA", "4000.orbax-checkpoint-tmp-0/params/d"], "", "that is complete: .*/2000"),
+        (
+            ["2000/params/_METADATA", "4000.orbax-checkpoint-tmp-0/params/_METADATA"],
+            "4000.orbax-checkpoint-tmp-0/params",
+            r"tmp-0 is unfinished.*newest that is complete: .*/2000",
+        ),
+        (["4000.orbax-checkpoint-tmp-0/params/d"], "", "holds only 4000.orbax-.*, which is unfinished"),
+        (["params/manifest.ocdbt"], "", r"params lacks _METADATA, so it is incomplete"),
+        (["manifest.ocdbt"], "", r"lacks _METADATA, so it is incomplete"),
+        (["pytorch_model.bin"], "", r"holds pytorch_model.bin, weights of PyTorch.*serve_lerobot"),
+        (["policy.pth"], "policy.pth", r"policy.pth is weights of PyTorch.*serve_lerobot"),
+        (["a.safetensors", "b.safetensors"], "", r"2 files that end in .safetensors, and no model.safete"),
+        (["mine.safetensors"], "", r"no model.safetensors; give its file, .*mine.safetensors"),
+        (["adapter_model.safetensors"], "", r"adapter_model.safetensors, an adapter alone; merge it"),
+        (["m.safetensors.index.json"], "m.safetensors.index.json", r"index of a checkpoint; give its folder"),
+        (["pi05.tar.gz"], "", r"holds pi05.tar.gz; unpack it"),
+        (["pi05.zip"], "pi05.zip", r"is an archive; unpack it"),
+        (["model.safetensors"], "", r"model.safetensors is empty"),
+    ],
+)
+def test_what_is_there_instead_of_a_checkpoint_is_told_with_the_remedy(tmp_path, files, given, why):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    with pytest.raises(UsageError, match=why):
+        load(tmp_path / given, SMALL)
+
+
+def test_other_files_in_place_of_safetensors_are_called_by_their_kind(tmp_path, monkeypatch):
+    for content, why in (
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n", "run `git lfs pull` in"),
+        (b"PK\x03\x04 a zip", "not a safetensors file, but PyTorch's or an archive"),
+    ):
+        (tmp_path / "model.safetensors").write_bytes(content)
+        with pytest.raises(UsageError, match=why):
+            load(tmp_path, SMALL)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="hf download lerobot/pi05_base --local-dir FOLDER"):
+        load("lerobot/pi05_base", SMALL)
+
+
+def test_a_folder_that_may_not_be_read_says_so(tmp_path, monkeypatch):
+    def denied(folder):
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", denied)  # the superuser may read everything
+    with pytest.raises(UsageError, match=f"^{tmp_path} cannot be read: Permission denied$"):
+        load(tmp_path, SMALL)
 
 
 def test_a_missing_checkpoint_names_its_neighbours(tmp_path):
