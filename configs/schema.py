@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, Several, check
 from configs.errors import UsageError, unknown
@@ -50,6 +50,15 @@ def _whole_or_asap(value: Any) -> Any:
 
 ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
 """Minimum control steps between two queries; `asap`: as soon as the policy is free."""
+
+
+def _as_usual(text: str) -> str:
+    scheme, separator, rest = text.strip().partition("://")
+    return f"{scheme.lower()}://{rest}" if separator else scheme
+
+
+PolicyText = Annotated[str, AfterValidator(_as_usual)]
+"""A policy by name, path, class or URL; without spaces around it, and the scheme of a URL in lower case."""
 
 
 def _in_its_bounds(value: Any) -> Any:
@@ -195,7 +204,7 @@ class PolicyConfig(Preset):
     kind: Literal["oxygen", "expert", "noop", "random", "python", "websocket"]
     description: str = ""  # one line for tables
     # For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
-    target: str | None = None
+    target: PolicyText | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)  # keyword arguments of `python` and `websocket`
     # `truth` for a scripted policy that writes texts from the ground truth; None for none.
     generates_text: Literal["truth"] | None = None
@@ -301,7 +310,7 @@ class EpisodesConfig(PlayedConfig):
             first camera, for the video alone: they change no state, action or simulated time.
     """
 
-    policy: Annotated[str, WHAT, Parameter(show_default=False)] = "tiny"
+    policy: Annotated[PolicyText, WHAT, Parameter(show_default=False)] = "tiny"
     policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
     decode_weights: Annotated[DecodeWeights | None, WHAT] = None
     adapter: Annotated[str | None, WHAT] = None

@@ -16,19 +16,20 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import ClientConnection, connect
 
 from configs.errors import UsageError
 from configs.feedback import FeedbackByTask
 from configs.redaction import remember_secrets, strip_url
 from configs.schema import Preset
+from eval.policies import handshake
 from eval.policies.base import BadAnswerError, PolicyLostError
+from eval.policies.handshake import ending_of, port_hint, reason_of, refusal_of
 from eval.policies.openpi import OpenpiPolicy
 from oxygen.robots.openpi_keys import OpenpiKeys
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
-MAX_ANSWER_MIB = 64
 DECLARED = (
     "embodiment",
     "horizon",
@@ -42,7 +43,6 @@ DECLARED = (
 )
 """The parts of a server's metadata that must not change during a run."""
 
-_TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit
 _ATTEMPT_S = 10.0
 _LONGEST_PAUSE_S = 8.0
 _CLOSE_S = 2.0
@@ -169,7 +169,7 @@ class PolicyClient:
                 f"{self._shown} has not answered a query within {self._answer_s:g} s"
             ) from error
         except ConnectionClosed as error:
-            raise PolicyServerError(f"{self._shown} {_ending(error)}") from error
+            raise PolicyServerError(f"{self._shown} {ending_of(error)}") from error
 
     def _failed(self, text: str) -> PolicyServerError:
         return PolicyServerError(f"{self._shown} failed, with this text:\n{text}")
@@ -181,18 +181,14 @@ class PolicyClient:
             try:
                 self._attempt(max(0.1, min(_ATTEMPT_S, deadline - time.monotonic())))
                 return
-            except InvalidStatus as error:
-                status = error.response.status_code
-                if 400 <= status < 500:
-                    raise self._lost(f"refuses the connection with HTTP status {status}") from error
-                reason = f"HTTP status {status}"
-            except (OSError, InvalidHandshake) as error:
-                reason = str(error) or type(error).__name__
-            except ConnectionClosed as error:
-                reason = f"it {_ending(error)}"
+            except (OSError, InvalidHandshake, ConnectionClosed) as error:
+                if why := refusal_of(error, self._url):
+                    raise self._lost(why) from error
+                reason = reason_of(error)
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}")
+                hint = port_hint(self._url)
+                raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}{hint}")
             if attempt == 0:
                 self._notify(f"waiting up to {left:.0f} s for a policy server at {self._shown}: {reason}")
             time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2 ** min(attempt, 10)))
@@ -204,7 +200,7 @@ class PolicyClient:
                     self._url,
                     additional_headers=self._headers,
                     compression=None,
-                    max_size=MAX_ANSWER_MIB * 2**20,
+                    max_size=handshake.MAX_ANSWER_MIB * 2**20,
                     open_timeout=limit,
                     close_timeout=_CLOSE_S,
                     ping_interval=None,  # servers that infer in their event loop do not answer pings
@@ -285,11 +281,3 @@ def _mapping(content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise BadAnswerError(f"the policy server sent {type(content).__name__}, not a map")
     return content
-
-
-def _ending(error: ConnectionClosed) -> str:
-    if error.sent is not None and error.sent.code == _TOO_BIG:
-        return f"sent more than {MAX_ANSWER_MIB} MiB in one message"
-    if error.rcvd is None:
-        return f"broke off the connection ({error.__cause__ or error})"
-    return f"closed the connection ({error.rcvd})"

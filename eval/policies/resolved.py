@@ -14,6 +14,7 @@ from configs.load import check, load, names
 from configs.paths import absolute
 from configs.redaction import remember_secrets
 from configs.schema import PolicyConfig, RunConfig
+from eval.policies.addresses import refuse_address
 from eval.policies.base import LoadedPolicy
 from eval.records.run_folders import policy_name
 from oxygen.model.config import preset
@@ -47,6 +48,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
     is_server = name.startswith(("ws://", "wss://"))
+    if name not in (*presets, *plugins):
+        refuse_address(name)
     is_path = name.endswith((".yaml", ".yml")) or absolute(name).is_dir()
     if is_server or (":" in name and "://" not in name and not is_path):
         kind = "websocket" if is_server else "python"

@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
@@ -14,6 +16,7 @@ from configs.errors import UsageError, unknown
 from configs.interface import Camera
 from configs.redaction import strip_url
 from configs.schema import Fields, Mode, read_feedback
+from eval.policies.addresses import refuse_address
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError, do_nothing
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
@@ -50,9 +53,14 @@ def open_websocket(
             argument is invalid.
     """
     try:
-        parse_uri(url)
+        parse_uri(url).host.encode("idna")  # refuses empty and long labels
+        if re.search(r"\s", url) or urlsplit(url).port == 0:
+            raise InvalidURI(url, "it has a space, or port 0")
     except (InvalidURI, ValueError) as error:
-        raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
+        refuse_address(url)
+        raise UsageError(
+            f"{url} is not a policy-server URL; write ws://host:port, or ws://[::1]:port for an IPv6 address"
+        ) from error
     options = check(ServerOptions, kwargs, source="policy arguments")
     shown = strip_url(url)
     if shown != url:
@@ -110,6 +118,9 @@ def _keys(url: str, served: object, requested: str | None) -> OpenpiKeys | None:
     """The keys of the robot that the server or the user names; None if neither does."""
     if served in tuple(ROBOTS):
         _refuse_other(requested, served, f"{url} serves embodiment {served!r}")
+    elif served is not None and requested is None:
+        remedy = "Say which one it is with --policy-kwargs embodiment=NAME."
+        raise unknown(f"embodiment in the metadata of {url}:", served, ROBOTS, remedy=remedy)
     name = served if requested is None else requested
     return None if name is None else keys_of(str(name))
 

@@ -41,6 +41,7 @@ class OpenpiServer:
             raises is sent as a traceback.
         metadata: What a client is greeted with, or bytes or a text, or None for no greeting.
         port: To come back at.
+        closes: Code and reason with which connections are closed at once.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class OpenpiServer:
         *,
         metadata: Any = None,
         port: int = 0,
+        closes: tuple[int, str] | None = None,
         **options: Any,
     ) -> None:
         self.queries: list[Mapping[str, Any]] = []
@@ -56,6 +58,7 @@ class OpenpiServer:
         self.connections: list[ServerConnection] = []
         self._answer = answer
         self._metadata = {} if metadata is None else metadata
+        self._closes = closes
         self._server = serve(self._serve, "127.0.0.1", port, compression=None, max_size=None, **options)
         self.port = self._server.socket.getsockname()[1]
         self._thread = Thread(target=self._server.serve_forever)
@@ -101,6 +104,9 @@ class OpenpiServer:
     def _serve(self, connection: ServerConnection) -> None:
         self.connections.append(connection)
         self.headers.append(connection.request.headers)
+        if self._closes is not None:
+            connection.close(*self._closes)
+            return
         if self._metadata is not ...:
             connection.send(_framed(self._metadata))
         try:

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from websockets.utils import accept_key
 
 from configs.errors import UsageError
 from configs.interface import compare
-from eval.policies import remote
+from eval.policies import handshake
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, PolicyServerError, ServerOptions
 from eval.policies.websocket import open_websocket
@@ -21,6 +22,7 @@ from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
 from sim_envs.world import Observation
+from tests.commands import printed
 from tests.eval.policies.servers import ACTIONS, KEY, OpenpiServer
 
 LIBERO = {"embodiment": "libero"}
@@ -120,7 +122,7 @@ def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
     ],
 )
 def test_an_answer_without_actions_is_one_clear_error(answer, error, why, monkeypatch):
-    monkeypatch.setattr(remote, "MAX_ANSWER_MIB", 1)
+    monkeypatch.setattr(handshake, "MAX_ANSWER_MIB", 1)
     with OpenpiServer(lambda _: answer) as server, acting(server) as policy, pytest.raises(error, match=why):
         query(policy)
 
@@ -219,6 +221,79 @@ def refusal_of(url, told):
     return str(caught.value)
 
 
+def responds(status, **headers):
+    """Answers every handshake with an HTTP status."""
+
+    def process_request(connection, request):
+        response = connection.respond(status, "no")
+        response.headers.update(headers)
+        return response
+
+    return process_request
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"process_request": responds(301)}, r"has moved \(HTTP status 301\); give its new address"),
+        ({"process_request": responds(302, Location="/again")}, "127.0.0.1"),
+        ({"process_request": responds(200)}, "status 200, not as a WebSocket; give the URL"),
+        ({"process_request": responds(403)}, "status 403; give a key with --policy-kwargs api_key_env=NAME"),
+        ({"process_request": responds(404)}, "status 404; give a path"),
+        ({"closes": (1008, "no robots left")}, "closed the connection .*no robots left"),
+        ({"closes": (4001, "bad token")}, "closed the connection .*bad token"),
+    ],
+)
+def test_a_refusal_ends_at_once_with_its_reason(how, why):
+    with OpenpiServer(**how) as server, pytest.raises(UsageError, match=why):
+        open_websocket(server.url, {}, notify=pytest.fail)
+
+
+@pytest.mark.parametrize("how", [{"process_request": responds(503)}, {"closes": (1013, "try later")}])
+def test_a_server_that_is_not_ready_is_waited_for(how):
+    with OpenpiServer(**how) as server:
+        assert "has not answered within 0.3 s" in refusal_of(server.url, told := [])
+    assert len(told) == 1
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate for localhost."""
+    folder = tmp_path_factory.mktemp("tls")
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    about = ["-days", 2, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    printed("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *about)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    return context, folder / "certificate.pem"
+
+
+def test_a_certificate_is_checked_and_the_other_scheme_suggested(certificate, monkeypatch):
+    context, file = certificate
+    with OpenpiServer(ssl=context) as secure, OpenpiServer() as plain:
+        refused = "not accepted: self-signed certificate. .*SSL_CERT_FILE"
+        for scheme, host, port, why in [
+            ("wss", "localhost", secure.port, refused),
+            ("ws", "localhost", secure.port, f"needs TLS: give wss://localhost:{secure.port}"),
+            (
+                "wss",
+                "localhost",
+                plain.port,
+                f"does not answer with TLS .*: give ws://localhost:{plain.port}",
+            ),
+        ]:
+            with pytest.raises(UsageError, match=why):
+                open_websocket(f"{scheme}://{host}:{port}", {}, notify=pytest.fail)
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        open_websocket(f"wss://localhost:{secure.port}", LIBERO, notify=pytest.fail).close()
+        with pytest.raises(UsageError, match=r"not accepted: .*127\.0\.0\.1.*Give the name"):
+            open_websocket(f"wss://127.0.0.1:{secure.port}", {}, notify=pytest.fail)
+
+
+def test_a_missing_port_is_remarked_on():
+    assert "has no port; openpi's servers listen at ws://127.0.0.3:8000" in refusal_of("ws://127.0.0.3", [])
+
+
 ROBOARENA = {
     "image_resolution": [224, 224],
     "needs_wrist_camera": True,
@@ -235,7 +310,7 @@ ROBOARENA = {
         ("Traceback: no checkpoint", {}, "begins with a text, not with metadata: Traceback: no checkpoint"),
         (b"\xc1", {}, "begins with something else than metadata"),
         ([1], {}, "begins with something else than metadata"),
-        ({"embodiment": "franka"}, {}, "unknown embodiment 'franka'; did you mean"),
+        ({"embodiment": "franka"}, {}, r"metadata of ws://.*'franka'; did you mean.*embodiment=NAME"),
         ({"embodiment": "droid"}, LIBERO, "serves embodiment 'droid'; leave out embodiment=libero"),
         ({"horizon": 0}, {}, "horizon is 0"),
         (ROBOARENA | {"action_space": "cartesian_velocity"}, {}, "space of a RoboArena server: 'cartesian_v"),
@@ -272,6 +347,11 @@ def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
     ("url", "kwargs", "why"),
     [
         ("ws://host:port", {}, "not a policy-server URL"),
+        ("ws://::1:8000", {}, r"or ws://\[::1\]:port"),
+        ("ws://a..b:8000", {}, "not a policy-server URL"),
+        ("ws:// host", {}, "not a policy-server URL"),
+        ("ws://host:0", {}, "not a policy-server URL"),
+        ("http://host:8000", {}, "did you mean 'ws://host:8000'"),
         ("ws://host", {"embodyment": "libero"}, "did you mean 'embodiment'"),
         ("ws://host", {"timeout_s": 0}, "timeout_s is 0"),
         ("ws://host", {"connect_timeout_s": float("inf")}, "connect_timeout_s is inf"),
