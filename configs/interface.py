@@ -213,8 +213,9 @@ class ActionSpec:
         for part in self.channels:
             if part.hold is Hold.LAST_COMMAND and part.state is None and part.name not in grippers:
                 raise UsageError(
-                    f"action channels {part.name!r} hold the last command, but are not a gripper and name no "
-                    "state to hold before the first one: name one, or hold zero"
+                    f"action channels {part.name!r} hold the last command, and nothing says what to hold "
+                    "before the first one: give them `state`, the channels of the state to hold at; or, if "
+                    "they are a gripper, name it in section `grippers`, with its values `open` and `closed`"
                 )
         if self.limits is not None and (
             not all(map(math.isfinite, self.limits)) or self.limits[0] >= self.limits[1]

@@ -4,6 +4,7 @@ Importing `sim_envs` registers them. A step is one control step and renders all 
 interface requires. Evaluation uses `World` instead, which renders only at queries.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
@@ -121,15 +122,16 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
 
         Args:
             seed: Seeds this episode's world, and this environment's random choices in later episodes.
-            options: `init_id`, the initial state of this episode.
+            options: `init_id`, the initial state of this episode. Others, which libraries pass to every
+                environment, are ignored with a warning.
 
         Raises:
-            UsageError: Unknown option or initial state.
+            UsageError: Unknown initial state.
         """
         super().reset(seed=seed)
-        others = [name for name in options or {} if name != "init_id"]
-        if others:
-            raise unknown("reset option", others[0], ["init_id"])
+        if others := [name for name in options or {} if name != "init_id"]:
+            # Shown once, as long as Python's default filter is in place.
+            warnings.warn(f"ignored reset options: {', '.join(others)}; known is init_id", stacklevel=2)
         init_id, ids = (options or {}).get("init_id", self._init_id), self._suite.init_ids(self._task)
         if init_id is None:
             init_id = self.np_random.integers(ids.stored) if seed is None else seed % ids.stored

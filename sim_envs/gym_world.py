@@ -410,6 +410,8 @@ class GymWorld(World):
             )
         self._observed, reward, terminated, truncated, info = stepped
         self._state()  # refuses one that is not finite
+        if not isinstance(info, Mapping):
+            raise UsageError(f"info of step() of {name} is {type(info).__name__}, but must be a dict")
         if restarted := [key for key in ("final_info", "final_obs", "final_observation") if key in info]:
             raise UsageError(
                 f"{name} begins the next episode by itself (info has {restarted[0]!r}): turn its automatic "
@@ -458,8 +460,8 @@ class GymWorld(World):
 
     def _at(self, key: str | None) -> Any:
         """The array at a path in the observation; the whole observation if `key` is None."""
-        assert self._observed is not None, "no episode: reset the world first"
-        found = self._observed
+        if (found := self._observed) is None:
+            raise UsageError(f"{self._interface.name} gives no observation, but None")
         for part in [] if key is None else key.split("/"):
             inside = _parts(found)
             if part not in inside:

@@ -95,6 +95,9 @@ def _determinism(world: World, suite: Suite) -> CheckResult:
         check_world(world, suite.interface, init_ids=range(min(2, stored)), renders_every_step=True)
     except AssertionError as violation:
         detail = " ".join(str(violation).split())
-        remedy = "install the versions that requirements.lock names"
+        remedy = (
+            "in a suite of your own, mend what it names (all randomness comes from the seed of `reset`); "
+            "else install the versions that requirements.lock names"
+        )
         return CheckResult.of("determinism", detail, ok=False, remedy=remedy)
     return CheckResult.of("determinism", "the same actions give the same bits, in any order")

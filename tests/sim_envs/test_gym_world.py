@@ -207,6 +207,7 @@ def test_invalid_actions_are_not_run(actions, said):
 
 
 ACTION = {"name": "a", "size": 3, "unit": "m", "motion": "effort", "hold": "zero"}
+JAW = {"name": "jaw", "size": 2, "unit": "1", "motion": "absolute", "hold": "last_command"}
 REACH = {"name": "count", "id": "Reacher-v55", "instruction": "reach"}
 
 
@@ -225,6 +226,7 @@ REACH = {"name": "count", "id": "Reacher-v55", "instruction": "reach"}
         ({"init_id": 3}, {}, "unknown key 'init_id'; did you mean 'init_ids'"),
         ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, {}, "not [first, last + 1]"),
         ({"grippers": [{"name": "a", "open": 1, "closed": 0}]}, {}, "action channels of a gripper 'a'"),
+        ({"action": [JAW]}, {}, "name it in section `grippers`, with its values `open` and `closed`"),
         ({"packages": ["no-such-package"], "extra": "aloha"}, {}, "run uv pip install -e '.[aloha]'"),
         ({"packages": ["gymnasium", "no-such", "nor-this"]}, {}, "run uv pip install 'no-such' 'nor-this'"),
         ({"tasks": [REACH]}, {}, "did you mean 'Reacher-v5'"),
@@ -310,6 +312,8 @@ def test_an_image_of_another_form_names_its_remedy(image, remedy):
             {"step": lambda _: (seen(IMAGE, NAN), 0.0, False, False, NEITHER)},
             "not finite: an error of the env",
         ),
+        ({"reset": lambda **_: (None, {})}, "counter gives no observation, but None"),
+        ({"step": lambda _: (seen(IMAGE), 0.0, False, False, None)}, "info of step() of counter is NoneType"),
         ({"step": lambda _: (seen(IMAGE), 0.0, False, False, {})}, "It has to be there after every step"),
         (
             {"step": lambda _: (seen(IMAGE), 0.0, True, False, NEITHER | {"final_info": {}})},
@@ -541,6 +545,13 @@ def test_the_initial_state_comes_from_options_or_argument_or_seed(fake):
     env = SuiteEnv(fake)
     assert [env.reset(seed=seed)[1]["init_id"] for seed in (3, 13, 14)] == [3, 3, 4]
     assert len({env.reset()[1]["init_id"] for _ in range(50)}) == 10
+
+
+def test_options_of_other_environments_are_ignored_with_a_warning(fake):
+    """`lerobot-eval` passes its own to every environment."""
+    with pytest.warns(UserWarning, match="ignored reset options: task, variation; known is init_id"):
+        _, info = SuiteEnv(fake).reset(seed=0, options={"task": "x", "init_id": 5, "variation": 1})
+    assert info["init_id"] == 5
 
 
 @pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.slow)])
