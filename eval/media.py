@@ -16,8 +16,8 @@ from configs.paths import shown, usable_file
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
-from eval.report.comparison import require_one_world
 from eval.report.labels import labels_of
+from eval.report.pairing import require_one_world, require_same_episodes
 from eval.rollout.recorder import EpisodeCaptions
 from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
 from videos.panel import Caption
@@ -140,6 +140,7 @@ def find_pair(
     a, b = (read_episodes(run) for run in runs)
     keys, both = sorted(a.keys() & b.keys()), f"{run_a.run_id} and {run_b.run_id}"
     if not keys:
+        require_same_episodes((run_a, run_b), (a, b))
         raise UsageError(f"{both} have no episode in common; name other runs")
     chosen = {"suite": suites, "task_id": task_ids, "init_id": init_ids}
     common = [

@@ -4,7 +4,7 @@ The inputs of a policy (prompt, cameras) are recorded separately and not part of
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from configs.hashing import hash_of
@@ -91,6 +91,35 @@ def without(part: str, protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, d
         suite: {name: value for name, value in described.items() if name != part}
         for suite, described in protocol.items()
     }
+
+
+_MOST_DIFFERENCES = 4  # in a message
+
+
+def differences_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """What differs between the protocols of two runs' suites but their `feedback`, in words."""
+    if a.keys() != b.keys():
+        return [f"suites {', '.join(a)} and {', '.join(b)}"]
+    leaves = [
+        dict(leaves_of({suite: by_content(each) for suite, each in without("feedback", of).items()}))
+        for of in (a, b)
+    ]
+    told: dict[str, None] = {}
+    for path in dict.fromkeys([*leaves[0], *leaves[1]]):
+        before, after = (of.get(path, "none") for of in leaves)
+        if before != after:
+            told[f"{path.partition('.')[2].removeprefix('suite.')} {before} and {after}"] = None
+    more = [f"… ({len(told)} in all)"] if len(told) > _MOST_DIFFERENCES else []
+    return [*list(told)[:_MOST_DIFFERENCES], *more]
+
+
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The plain values in nested mappings and lists, with their paths, as in `mine.suite.max_steps`."""
+    if isinstance(value, Mapping | list | tuple):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves_of(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
 
 
 def format_inputs(inputs: Mapping[str, Any]) -> str:

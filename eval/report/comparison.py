@@ -37,9 +37,10 @@ from eval.metrics.statistics import (
 )
 from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import QueryRecord, read_queries
-from eval.records.reader import RunIdentity, read_episodes, read_identity
+from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
 from eval.report.labels import labels_of
+from eval.report.pairing import require_one_world, require_same_episodes
 from eval.report.table import PAUSED
 from oxygen.policy.reply import Text, TextRequest
 from sim_envs.truth.ground_truth import Truth
@@ -360,23 +361,14 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
     """
     identities = require_one_world(run_a, run_b)
     unfinished = [identity for identity in identities if identity.status != "complete"]
+    a, b = read_episodes(run_a), read_episodes(run_b)
+    if not partial or not a.keys() & b.keys():
+        require_same_episodes((run_a, run_b), (a, b))
     if unfinished and not partial:
         run = unfinished[0]
         raise UsageError(
             f"{run.run_id} is {run.status}, of {pluralize(run.n_planned, 'episode')}; complete it with "
             "--resume, or give --partial to compare the episodes that both have"
-        )
-    a, b = read_episodes(run_a), read_episodes(run_b)
-    lacks = []
-    for run, own, other in ((run_a, a, b), (run_b, b, a)):
-        if missing := sorted(other.keys() - own.keys()):
-            first = ", ".join(map(str, missing[:3]))
-            more = f", … ({len(missing)} in all)" if len(missing) > 3 else ""
-            lacks.append(f"{run.run_id} lacks {first}{more}")
-    if lacks and not partial:
-        raise UsageError(
-            f"the runs must hold the same episodes: {'; '.join(lacks)}; "
-            "complete both with --resume, or run both with the same options"
         )
     pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     graded = list(filter(is_graded, pairs))
@@ -411,25 +403,5 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
         curve_a=success_curve(of_a),
         curve_b=success_curve(of_b),
         staleness_ms={task: (a, b) for task, (a, b) in late_ms.items() if (a, b) != (None, None)},
-        partial=bool(lacks or unfinished),
+        partial=bool(unfinished) or a.keys() != b.keys(),
     )
-
-
-def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
-    """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
-
-    Raises:
-        UsageError: A run cannot be read, or the two differ in assets or protocol.
-    """
-    a, b = read_identity(run_a), read_identity(run_b)
-    if a.assets.digest != b.assets.digest:
-        raise UsageError(
-            f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
-            "run both with the same"
-        )
-    if a.world_hash != b.world_hash:
-        raise UsageError(
-            f"{a.run_id} and {b.run_id} ran under different protocols ({a.world_hash} and "
-            f"{b.world_hash}); run both with the same protocol options, versions and assets"
-        )
-    return a, b

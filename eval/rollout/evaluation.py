@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
@@ -20,7 +20,7 @@ from eval.policies.python import limited, query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
-from eval.records.protocol import by_content, describe_suite, protocol_hash, suite_hash
+from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, graded_only
@@ -322,7 +322,7 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
         return
     begun, name = run.folder.read_manifest(), run.folder.run_id
     before, now = (
-        dict(_leaves({part: _compared(of[part], part) for part in _SAME_ON_RESUME if part in begun}))
+        dict(leaves_of({part: _compared(of[part], part) for part in _SAME_ON_RESUME if part in begun}))
         for of in (begun, redact(current))
     )
     for path in dict.fromkeys([*before, *now]):
@@ -343,12 +343,3 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
 
 def _compared(value: Any, part: str) -> Any:
     return {suite: by_content(each) for suite, each in value.items()} if part == "protocol" else value
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The plain values in nested mappings and lists, with their paths, as in `mine.suite.max_steps`."""
-    if isinstance(value, Mapping | list | tuple):
-        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value

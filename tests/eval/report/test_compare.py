@@ -127,8 +127,8 @@ def test_runs_that_cannot_be_paired_are_refused_with_the_reason(tmp_path):
     stopped = "of 500 episodes; complete it with --resume, or give --partial"
     for number, (outcomes, changes, parts) in enumerate(
         (
-            ("s", {}, ["lacks libero_object.0.1.7, libero_object.0.2.7, libero_object.0.3.7, … (4 in all)"]),
-            ("ssssss", {}, ["a lacks libero_object.0.5.7"]),
+            ("s", {}, ["initial states 0-4 in a, 0 in other_0"]),
+            ("ssssss", {}, ["initial states 0-4 in a, 0-5 in other_1"]),
             ("sssss", {"protocol_hash": "ffff0000"}, ["different protocols", "ffff0000"]),
             ("sssss", {"assets": {"name": "real", "digest": "0ther000"}}, ["0ther000"]),
             ("sssss", {"status": "interrupted", "n_planned": 500}, [f"is interrupted, {stopped}"]),

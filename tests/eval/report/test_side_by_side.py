@@ -119,7 +119,7 @@ def test_what_cannot_be_shown_is_one_line_and_writes_nothing(runs, tmp_path, mon
             "cannot write 'new/a.gif'; --output takes a file whose name ends in .mp4",
         ),
         (["a", "b"], "have 1 episode in common, and none with a video in both; run them with --video all"),
-        (["a", "c"], "a and c have no episode in common"),
+        (["a", "c"], "a and c hold different episodes: initial states 0 in a, 1 in c"),
         (["a", "d"], "different protocols (1 and 2)"),
     ):
         assert said in refused(app, *arguments)

@@ -1,0 +1,88 @@
+"""Runs may be compared if they have the same episodes in the same world; others are refused in one line."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.cli import ranges
+from configs.errors import UsageError, pluralize
+from eval.records.protocol import differences_of
+from eval.records.reader import RunIdentity, read_identity
+from eval.records.schema import EpisodeResult, RunFolder
+from sim_envs.world import EpisodeKey
+
+_MOST_NAMED = 3  # missing episodes in a message
+_CHOSEN_BY = {"seed": "--seed", "tasks": "--task-ids", "initial states": "--init-ids"}
+"""What tells episodes of one suite apart, and the option that chooses it."""
+
+
+def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
+    """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
+
+    Raises:
+        UsageError: A run cannot be read, or the two differ in assets or protocol.
+    """
+    a, b = read_identity(run_a), read_identity(run_b)
+    if a.assets.digest != b.assets.digest:
+        raise UsageError(
+            f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
+            "run both with the same"
+        )
+    if a.world_hash != b.world_hash:
+        one, other = (run.read_manifest().get("protocol") for run in (run_a, run_b))
+        told = differences_of(one, other) if one and other else [f"{a.world_hash} and {b.world_hash}"]
+        raise UsageError(
+            f"{a.run_id} and {b.run_id} ran under different protocols ({'; '.join(told)}); play one of them "
+            "again with what the other has"
+        )
+    return a, b
+
+
+def require_same_episodes(
+    runs: Sequence[RunFolder], episodes: Sequence[Mapping[EpisodeKey, EpisodeResult]]
+) -> None:
+    """Refuse two runs that were not given the same episodes, whether these are played or not.
+
+    Raises:
+        UsageError: Says what differs, and what to do.
+    """
+    manifests = [run.read_manifest() for run in runs]
+    given = [_given(manifest, keys) for manifest, keys in zip(manifests, episodes, strict=True)]
+    named = list(zip((run.run_id for run in runs), given, strict=True))
+    differing = [
+        part for part in given[0] if all(part in each for each in given) and given[0][part] != given[1][part]
+    ]
+    missing = {
+        run.run_id: sorted(other.keys() - own.keys())
+        for run, own, other in zip(runs, episodes, reversed(episodes), strict=True)
+    }
+    is_complete = all(manifest["status"] == "complete" for manifest in manifests)
+    if not any(missing.values()) or not (differing or is_complete):
+        return
+    told = [f"{part} {', '.join(f'{each[part]} in {name}' for name, each in named)}" for part in differing]
+    if not told:
+        told = [f"{name} lacks {_listed(keys)}" for name, keys in missing.items() if keys]
+    remedies = ["join the shards of each run with `oxygen-eval merge`"] if "shard" in differing else []
+    if options := [_CHOSEN_BY[part] for part in differing if part in _CHOSEN_BY and not remedies]:
+        remedies.append(f"play one of them again with the other's {' and '.join(options)}")
+    if common := len(episodes[0].keys() & episodes[1].keys()):
+        remedies.append(f"give --partial to compare the {pluralize(common, 'episode')} that both have")
+    names = " and ".join(name for name, _ in named)
+    raise UsageError(f"{names} hold different episodes: {'; '.join(told)}; {', or '.join(remedies)}")
+
+
+def _given(manifest: Mapping[str, Any], keys: Mapping[EpisodeKey, EpisodeResult]) -> dict[str, str]:
+    """The seed, tasks and initial states that a run was given, as far as they are known, and its shard."""
+    config = manifest.get("config", {})
+    seeds, tasks, states = ({getattr(key, part) for key in keys} for part in ("seed", "task_id", "init_id"))
+    if manifest["status"] != "complete":  # it has yet to play some
+        seeds = {config["seed"]} if "seed" in config else set()
+        tasks = set(config.get("task_ids") or ())
+        states = set(config.get("init_ids") or range(config.get("num_trials_per_task") or 0))
+    numbers = dict(zip(_CHOSEN_BY, (seeds, tasks, states), strict=True))
+    shard = config.get("shard") or "none"
+    return {part: ",".join(ranges(of)) for part, of in numbers.items() if of} | {"shard": shard}
+
+
+def _listed(keys: Sequence[EpisodeKey]) -> str:
+    more = f", … ({len(keys)} in all)" if len(keys) > _MOST_NAMED else ""
+    return ", ".join(map(str, keys[:_MOST_NAMED])) + more
