@@ -5,7 +5,7 @@ import difflib
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from configs.redaction import redact_text
 
@@ -52,10 +52,26 @@ def unknown(kind: str, value: object, allowed: Iterable[object], *, remedy: str 
     names = nearest_first(value, allowed)
     if not names:
         return UsageError(f"unknown {kind} {str(value)!r}: there is none to choose from. {remedy}")
-    listed = ", ".join(names[:_MOST_NAMES]) + (f", … ({len(names)} in all)" if names[_MOST_NAMES:] else "")
     return UsageError(
-        f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {listed}. {remedy}"
+        f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {_listed(names)}. {remedy}"
     )
+
+
+def lacking(what: str, name: str, given: Iterable[object], allowed: Iterable[object]) -> UsageError:
+    """The error for a name that should be among the given ones, and is not.
+
+    Args:
+        what: What lacks it, in words ("the observation").
+        name: The missing name.
+        given: The names that are there.
+        allowed: The names that are read.
+    """
+    found = _listed(nearest_first(name, given)) or "none"
+    return UsageError(f"{what} lacks {name!r}. Allowed: {_listed(list(map(str, allowed)))}. Given: {found}.")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (f", … ({len(names)} in all)" if names[_MOST_NAMES:] else "")
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -182,22 +182,21 @@ _LOGGERS: Mapping[str, LoggerFactory] = {
 }
 
 
-def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
-    """The monitor together with a logger; the monitor alone without a name.
+def with_log(monitor: MonitorFactory, names: Sequence[str]) -> MonitorFactory:
+    """The monitor together with loggers; the monitor alone without a name.
 
     Raises:
         UsageError: There is no such logger, or it needs a login.
         ModuleNotFoundError: Its package is not installed.
     """
-    if name is None:
-        return monitor
-    if name not in _LOGGERS:
-        raise unknown("logger", name, _LOGGERS)
-    module = importlib.import_module("tensorboardX" if name == "tensorboard" else name)
-    if name == "wandb":
-        _require_login(module)
-    log = functools.partial(LoggingMonitor, name=name, open_logger=_LOGGERS[name])
-    return lambda runs, plan: Monitor(log(runs, plan), monitor(runs, plan))
+    for name in names:
+        if name not in _LOGGERS:
+            raise unknown("logger", name, _LOGGERS)
+        module = importlib.import_module("tensorboardX" if name == "tensorboard" else name)
+        if name == "wandb":
+            _require_login(module)
+    logs = [functools.partial(LoggingMonitor, name=name, open_logger=_LOGGERS[name]) for name in names]
+    return lambda runs, plan: Monitor(*(log(runs, plan) for log in logs), monitor(runs, plan))
 
 
 class LoggingMonitor(Monitor):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import ALL_OPTIONS, BriefHelp, Words, read_kwargs, run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_app
 from configs.errors import UsageError
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
@@ -71,7 +71,7 @@ def build_app(
         execution: Annotated[ExecutionConfig, Parameter(name="*")] = ExecutionConfig(),  # noqa: B008 - frozen
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
-        log: Annotated[str | None, OUTPUT] = None,
+        log: Annotated[Names, OUTPUT] = (),
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:
         """Run the episodes and print the results.
@@ -81,8 +81,8 @@ def build_app(
             smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
             output_dir: Parent of the run's folder.
             report: Write a page of the results into the first run's folder.
-            log: Log success, latency and videos while the run goes on: tensorboard (into the run's folder),
-                wandb (extra [wandb]) or trackio (extra [trackio]).
+            log: Log success, latency and videos while the run goes on, to one or several of tensorboard (into
+                the run's folder), wandb (extra [wandb]) and trackio (extra [trackio]).
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         output_dir = usable_folder(output_dir, "--output-dir")

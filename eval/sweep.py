@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import ALL_OPTIONS, BriefHelp, run_app
+from configs.cli import ALL_OPTIONS, BriefHelp, Names, run_app
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import AXES, OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
@@ -38,15 +38,15 @@ def sweep(
     config: Annotated[str | None, WHAT, Parameter(help=_CONFIG)] = None,
     play: Annotated[PlayConfig, Parameter(name="*")] = PlayConfig(),  # noqa: B008 - frozen
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
-    log: Annotated[str | None, OUTPUT] = None,
+    log: Annotated[Names, OUTPUT] = (),
     resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
 ) -> int:
     """Run every cell, print the table, and write `sweep.json` and figures beside the cells' runs.
 
     Args:
         output_dir: Parent of the sweep's folder.
-        log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra
-            [trackio]).
+        log: Log every cell's run while it goes on, to one or several of tensorboard, wandb (extra [wandb])
+            and trackio (extra [trackio]).
         resume: Complete the newest unfinished sweep with these options.
     """
     varied = axes.model_dump(exclude_unset=True)

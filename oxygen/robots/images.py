@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, lacking
 from oxygen.typing import UInt8
 
 RESIZES = ("pad", "stretch")
@@ -80,7 +80,5 @@ def camera_images(
     """The images of the policy's cameras, resized, in its order; refuses missing ones and those not RGB."""
     for name in cameras:
         if name not in images:
-            raise unknown(
-                "camera", name, images, remedy="The policy needs it among the observation's images."
-            )
+            raise lacking("the observation", name, images, cameras)
     return np.stack([resized(rgb(images[name], name), side, resize) for name in cameras])

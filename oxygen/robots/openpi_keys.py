@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, lacking, unknown
 from configs.interface import Interface
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import resized, rgb
@@ -48,7 +48,7 @@ class OpenpiKeys:
         pixels = {}
         for key, camera in self.images.items():
             if camera not in images:
-                raise unknown("camera", camera, images)
+                raise lacking("the observation", camera, images, self.images.values())
             image = rgb(images[camera], camera)
             size = self.declared_sizes.get(camera, self.image_size)
             pixels[key] = image if size is None else resized(image, size, self.resize)
@@ -68,22 +68,26 @@ class OpenpiKeys:
         Raises:
             UsageError: A key is missing, or its value does not fit the interface.
         """
-        from_zero = "observation/exterior_image_0_left" in request
+        cameras = self.images
+        if "observation/exterior_image_0_left" in request:
+            cameras = {key.replace("image_1", "image_0"): camera for key, camera in cameras.items()}
+        needed = (*cameras, *self.state, PROMPT)
+        for key in needed:
+            if key not in request:
+                raise lacking("the observation", key, request, needed)
         images, parts = {}, []
-        for key, camera in self.images.items():
-            if from_zero:
-                key = key.replace("exterior_image_1", "exterior_image_0")  # noqa: PLW2901
-            image = _value(request, key)
+        for key, camera in cameras.items():
+            image = request[key]
             if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
                 image = np.moveaxis(image, 0, 2)
             images[camera] = rgb(image, key)
         for key, names in self.state.items():
             layout = tuple(self.interface.observation.channels(name) for name in names)
             try:
-                parts.append(checked_state(_value(request, key), layout))
+                parts.append(checked_state(request[key], layout))
             except UsageError as error:
                 raise UsageError(f"{key}: {error}") from error
-        prompt = _value(request, PROMPT)
+        prompt = request[PROMPT]
         if isinstance(prompt, bytes):
             prompt = prompt.decode(errors="replace")
         if not isinstance(prompt, str) or len(prompt) > LONGEST_PROMPT:
@@ -138,9 +142,3 @@ def keys_of_policy(interface: Interface) -> OpenpiKeys:
         if of_known == of_policy and {*keys.images.values()} <= {*known.images.values()}:
             return dataclasses.replace(known, interface=interface, images=keys.images)
     return keys
-
-
-def _value(request: Mapping[str, Any], key: str) -> Any:
-    if key not in request:
-        raise unknown("observation: it lacks", key, map(str, request))
-    return request[key]

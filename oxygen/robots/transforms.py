@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, lacking, unknown
 from configs.interface import Channels, Interface
 from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.robots import conventions as specs
@@ -153,11 +153,10 @@ class Transform:
         Raises:
             UsageError: The observation is incomplete or invalid.
         """
-        for key in ("images", "state", "prompt"):
+        needed = ("images", "state", "prompt")
+        for key in needed:
             if key not in observation:
-                raise unknown(
-                    "observation: it lacks", key, observation, remedy="Give images, state and prompt."
-                )
+                raise lacking("the observation", key, observation, needed)
         state = self.state_norm.normalise(self.state(observation))
         images = camera_images(observation["images"], config.cameras, config.image_size, resize=config.resize)
         tokens = fitted(
@@ -266,7 +265,7 @@ def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarra
     if isinstance(state, Mapping):
         for channels in layout:
             if channels.name not in state:
-                raise unknown("state: it lacks", channels.name, state)
+                raise lacking("the state", channels.name, state, [part.name for part in layout])
         parts = [_finite(state[part.name], part.size, f"state {part.name!r}") for part in layout]
         return np.concatenate(parts)
     return _finite(state, sum(channels.size for channels in layout), "state")

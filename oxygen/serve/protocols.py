@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, lacking, unknown
 from oxygen.policy.reply import Reply
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
@@ -203,7 +203,7 @@ def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("the observation has no `images`, a map of agentview and wrist")
     for name in _IMAGES.values():
         if name not in images:
-            raise unknown("image: the observation lacks", name, map(str, images))
+            raise lacking("images of the observation", name, images, _IMAGES.values())
     state = {"observation/state": payload["states"]} if "states" in payload else {}
     prompt = {"prompt": payload["task_description"]} if "task_description" in payload else {}
     return {**{key: images[name] for key, name in _IMAGES.items()}, **state, **prompt}

@@ -9,11 +9,13 @@ import pytest
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
+from eval import run as run_command
 from eval.loggers import LoggingMonitor, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.monitor import Monitor
+from tests.commands import call
 from tests.eval.conftest import CONFIG
 from tests.oxygen.training.test_run import records
 
@@ -123,7 +125,7 @@ def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, pol
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(name, package, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, package, None)
-    assert exit_code_of(lambda: with_log(EvaluationConsole, name)) == INPUT_ERROR
+    assert exit_code_of(lambda: with_log(EvaluationConsole, [name])) == INPUT_ERROR
     assert f"{package}, which is not installed: run uv pip install -e '.[{name}]'" in capsys.readouterr().err
 
 
@@ -160,12 +162,19 @@ class Tracker:
         return path, format
 
 
+def test_several_loggers_are_given_by_name(started):
+    options = ["--suite", "libero_goal", "--policy", "noop", "--log"]
+    assert call(run_command.app, *options, "tensorboard", "wand") == INPUT_ERROR
+    assert call(run_command.app, *options, "tensorboard,tensorboard") == 0
+
+
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_both_trackers_are_told_the_same(name, monkeypatch, tmp_path, policy):
+def test_both_trackers_are_told_the_same_also_beside_tensorboard(name, monkeypatch, tmp_path, policy):
     module = Tracker(mode="offline")
     monkeypatch.setitem(sys.modules, name, module)
     run = new_run(tmp_path, WITH_VIDEO)
-    run_evaluation(run, monitor=with_log(EvaluationConsole, name))
+    run_evaluation(run, monitor=with_log(EvaluationConsole, ["tensorboard", name]))
+    assert "success/rate" in scalars(run.folder.path)
     (told,) = module.runs
     options = told.options
     assert log_id(run) in (options.get("id"), options["name"])
@@ -184,12 +193,12 @@ def test_wandb_without_a_key_is_refused_before_anything_runs(monkeypatch):
     module = Tracker(mode="online")
     monkeypatch.setitem(sys.modules, "wandb", module)
     with pytest.raises(UsageError, match="WANDB_MODE=offline"):
-        with_log(EvaluationConsole, "wandb")
+        with_log(EvaluationConsole, ["wandb"])
     module.has_key = module.key_is_stale = True
     with pytest.raises(UsageError, match="verification failed: invalid key; run wandb login --relogin"):
-        with_log(EvaluationConsole, "wandb")
+        with_log(EvaluationConsole, ["wandb"])
     module.key_is_stale = False
-    assert with_log(EvaluationConsole, "wandb")
+    assert with_log(EvaluationConsole, ["wandb"])
 
 
 def scalars(folder):
@@ -206,7 +215,7 @@ def interrupted_and_resumed(runs, policy, logger):
     """The run of two episodes with videos that was interrupted in between."""
     policy.interrupted_at = 1
     config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
-    monitor = with_log(EvaluationConsole, logger)
+    monitor = with_log(EvaluationConsole, [logger])
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(new_run(runs, config), monitor=monitor)
     (run,) = find_unfinished(runs, {})
@@ -231,7 +240,7 @@ def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
     pytest.importorskip("wandb", reason="uv pip install -e '.[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
     runs = in_two_modes(tmp_path, WITH_VIDEO)
-    run_evaluation(*runs, monitor=with_log(EvaluationConsole, "wandb"))
+    run_evaluation(*runs, monitor=with_log(EvaluationConsole, ["wandb"]))
     for run in runs:
         (file,) = run.folder.path.rglob("*.wandb")
         content = file.read_bytes()

@@ -324,7 +324,10 @@ def test_a_query_that_failed_is_asked_again_at_its_place():
         ([("observation", {})], "observation before hello"),
         ([("hello", HELLO), ("observation", {})], "observation before episode_start"),
         ([*STARTED, ("observation", {})], "has no `images`"),
-        ([*STARTED, ("observation", {"images": {"wrist": 1}})], "lacks 'agentview'"),
+        (
+            [*STARTED, ("observation", {"images": {"wrist": 1}})],
+            "'agentview'. Allowed: agentview, wrist.",
+        ),
         ([("hello", {"protocol_version": 2})], "protocol version 2; this server has 1"),
         ([("helo", {})], "did you mean 'hello'"),
     ],

@@ -36,13 +36,17 @@ def closed_with(client):
     return caught.value.rcvd.code
 
 
+KEYS = "observation/image, observation/wrist_image, observation/state, prompt"
+LACKS = f"lacks 'observation/image'. Allowed: {KEYS}. Given: "
+
+
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
         ("left a bit", "a text ('left a bit'); requests are msgpack"),
         (b"\xc1garbage", "not msgpack"),
         ([1, 2], "this one is list"),
-        ({"type": "hello", "payload": {}, "seq": 0}, "it lacks 'observation/image'"),
+        ({"type": "hello", "payload": {}, "seq": 0}, LACKS),
         (request() | {"observation/image": np.zeros((4, 4), np.uint8)}, "has shape (4, 4)"),
         (request() | {"observation/state": np.full(8, np.nan)}, "observation/state: state holds nan"),
         (request() | {"prompt": 7}, "prompt is int"),
@@ -52,7 +56,7 @@ def closed_with(client):
         (request(oxygen_eval={"querry": 1}), "did you mean 'query'"),
         (request(oxygen_eval={"episode": {"suite": "s"}}), "give a seed, or a map of suite, task_id"),
         (request(oxygen_eval={"reset": 1}), "oxygen_eval.reset is 1; give true or false"),
-        ({"oxygen_eval": {"query": 1}}, "it lacks 'observation/image'"),
+        ({"oxygen_eval": {"query": 1}}, LACKS),
         (msgpack.packb({"a": {b"__ndarray__": True, b"dtype": "|O", b"shape": [1], b"data": b""}}), "'|O'"),
     ],
 )

@@ -326,7 +326,7 @@ def test_mismatched_recordings_are_refused():
         Samples.from_episodes([], MODEL)
     with pytest.raises(UsageError, match="episodes do not match"):
         Samples.from_episodes([recording(), recording(texts={})], MODEL)
-    with pytest.raises(UsageError, match="unknown camera 'image'"):
+    with pytest.raises(UsageError, match="lacks 'image'"):
         Samples.from_episodes([recording(images={"left": np.zeros((STEPS, 9, 9, 3), np.uint8)})], MODEL)
 
 
