@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import errno
+import faulthandler
 import io
 import os
 import signal
@@ -41,6 +42,27 @@ class OneLineParser(argparse.ArgumentParser):
         raise UsageError(f"{message}. See --help.")
 
 
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+
+
+def how_ended(code: int | None, *, crash: str = "a library crashed") -> str:
+    """How a process ended, by its exit code: "exited with code 3", "was killed by SIGSEGV (`crash`)"."""
+    if code is None or code >= 0:
+        return f"exited with code {code}"
+    hints = {signal.SIGKILL: " (perhaps out of memory)", **dict.fromkeys(_CRASHES, f" ({crash})")}
+    try:
+        number = signal.Signals(-code)
+    except ValueError:  # a real-time signal
+        return f"was killed by signal {-code}"
+    return f"was killed by {number.name}{hints.get(number, '')}"
+
+
+def report_crashes() -> None:
+    """Have a fatal signal in this process name itself, and the line of Python, before the process dies."""
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2, all_threads=False)
+
+
 def exit_code_of(command: Callable[[], int | None]) -> int:
     """Run a command: its exit code, 0 if it returns None; 2 for bad input (one line), 130 for Ctrl-C.
 
@@ -50,6 +72,7 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes what it cannot encode
         sys.stdout.reconfigure(errors="replace")
+    report_crashes()
     try:
         with ends_at_once():
             provide_home()

@@ -4,8 +4,11 @@ EGL numbers the GPUs whose device files a process may open, by PCI address, and 
 CUDA_VISIBLE_DEVICES. Without a number, MuJoCo takes the first, which may be granted to another job.
 """
 
+import contextlib
+import ctypes
 import functools
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError, unknown
+from configs.exits import how_ended
 from sim_envs.blas import environment_variable
 
 DEVICE = "MUJOCO_EGL_DEVICE_ID"  # the number of EGL's device, read by MuJoCo when it is imported
@@ -56,6 +60,7 @@ def choose_backend() -> str | None:
     os.environ["MUJOCO_GL"] = backend or "disable"
     if backend is None:
         return None
+    load_triton_first()
     platform = os.environ.setdefault("PYOPENGL_PLATFORM", backend)
     if platform != backend:
         raise UsageError(
@@ -87,6 +92,20 @@ def rendering_device(worker: int) -> int | None:
         return None
     devices = [device for device in _granted_devices() if _failure("egl", device) is None]
     return devices[worker % len(devices)] if devices else None
+
+
+@functools.cache
+def load_triton_first() -> None:
+    """Load Triton's library, if it is installed, before a software renderer: otherwise its import crashes.
+
+    Both bring LLVM. Mesa's, once loaded, gets calls of Triton's, and the process ends with SIGSEGV, with
+    `import torch` too once it compiles. In this order each keeps its own. Takes 0.2 s.
+    """
+    spec = importlib.util.find_spec("triton")
+    library = Path(spec.origin).parent / "_C" / "libtriton.so" if spec and spec.origin else None
+    with contextlib.suppress(OSError):  # no such file, or another system's
+        if library is not None and "libLLVM" not in Path("/proc/self/maps").read_text():
+            ctypes.CDLL(str(library))
 
 
 def import_robosuite() -> None:
@@ -191,4 +210,4 @@ def _failure(backend: str, device: int | None = None) -> str | None:
     if probe.returncode == 0:
         return None
     stderr = probe.stderr.strip().splitlines()
-    return stderr[-1] if stderr else f"the probe exited with code {probe.returncode}"
+    return stderr[-1] if stderr else f"the probe {how_ended(probe.returncode)}"

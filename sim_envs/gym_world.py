@@ -28,7 +28,7 @@ from configs.interface import (
     Rotation,
 )
 from configs.schema import Name, Preset, SuiteConfig, Wordings
-from sim_envs.gl import choose_backend, import_robosuite, require_backend
+from sim_envs.gl import choose_backend, import_robosuite, load_triton_first, require_backend
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
 from sim_envs.world import (
     AdvanceResult,
@@ -272,6 +272,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         self._versions()  # before any of them runs
         if "mujoco" in packages:
             choose_backend()  # MuJoCo reads the choice on import
+        load_triton_first()  # environments may render without MuJoCo, or import it themselves
         if "robosuite" in packages:
             import_robosuite()
         for module in self.environment.modules:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError
+from configs.exits import how_ended, report_crashes
 from configs.paths import back_where_begun, relative_to_here
 from sim_envs.blas import environment_variable
 from sim_envs.gl import DEVICE, rendering_device
@@ -129,6 +130,7 @@ class JobQueue(Generic[JobT]):
         self._begun.setdefault(worker, deque()).appendleft(job)
 
 
+_CRASH = "a library crashed, often the renderer: try another MUJOCO_GL"
 OUT_OF_MEMORY = errno.ENOMEM  # exit code of a worker whose job raised MemoryError
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -198,6 +200,7 @@ class _WorkerFailed:
 def _run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
     """Run jobs from the connection until it is closed: the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    report_crashes()
     with relative_to_here(), contextlib.suppress(OrphanedError, KeyboardInterrupt):
         if sys.platform == "linux":  # the kernel kills this process when its parent ends for any reason
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -284,8 +287,14 @@ def run_in_workers(
                         worker.mark_ready()
                     case _JobFinished() | LostJob() as ended:
                         handler.job_ended(worker.number)
-                        if isinstance(ended, LostJob) and worker.replace(queue):
-                            continue
+                        if isinstance(ended, LostJob):
+                            will_retry = worker.replace(queue)
+                            sys.stderr.write(
+                                f"warning: worker {worker.number} was lost: {ended.reason}; its job is "
+                                f"{'started again' if will_retry else 'given up'}\n"
+                            )
+                            if will_retry:
+                                continue
                         yield worker.job, ended.result if isinstance(ended, _JobFinished) else ended
                         worker.assign(queue)
                     case request:
@@ -364,11 +373,10 @@ class _Worker:
             pass
         self._process.join(_SHUTDOWN_S)
         code, reason = self._process.exitcode, self._reason
-        if not reason and code is not None and code < 0:
-            hint = " (perhaps out of memory)" if -code == signal.SIGKILL else ""
-            reason = f"it was killed by {signal.Signals(-code).name}{hint}"
-        elif not reason:
-            reason = "it ran out of memory" if code == OUT_OF_MEMORY else f"it exited with code {code}"
+        if not reason:
+            reason = (
+                "it ran out of memory" if code == OUT_OF_MEMORY else f"it {how_ended(code, crash=_CRASH)}"
+            )
         return LostJob(reason=reason)
 
     def _kill(self, reason: str) -> None:

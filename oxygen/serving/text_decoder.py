@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
+from configs.exits import how_ended
 from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.decode import NewRequests
@@ -251,7 +252,7 @@ class RemoteTextDecoder:
     def _gone(self) -> SecondProcessError:
         self.close()
         return SecondProcessError(
-            f"the second process died (exit code {self._process.exitcode}); on a GPU it may have run out of "
+            f"the second process {how_ended(self._process.exitcode)}; on a GPU it may have run out of "
             "memory: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
         )
 

@@ -268,3 +268,11 @@ def test_folders_of_killed_processes_are_removed_and_those_of_others_kept(tmp_pa
         assert set(tmp_path.iterdir()) == {held, young, mine}
         other.communicate("")
     assert set(tmp_path.iterdir()) == {young, mine}
+
+
+def test_a_command_that_crashes_says_where():
+    code = "import ctypes; from configs.exits import exit_code_of; exit_code_of(lambda: ctypes.string_at(0))"
+    done = execute(sys.executable, "-c", code)
+    assert done.returncode == -signal.SIGSEGV
+    assert done.stderr.startswith("Fatal Python error: Segmentation fault")
+    assert "ctypes/__init__.py" in done.stderr

@@ -1,8 +1,11 @@
 """What only shows in a fresh process: silence, no traces, the same numbers whatever BLAS, a clean exit."""
 
+import _ctypes
 import functools
+import importlib.util
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 from sim_envs import blas
-from tests.commands import execute
+from tests.commands import ROOT, execute
 
 _EPISODE = """
 import json, sys
@@ -95,6 +98,32 @@ def test_libero_is_loaded_without_torch_and_computes_in_one_thread():
     """And with any numbers of EGL's device and of CUDA's, which robosuite compares."""
     done = _run(_LOAD, OPENBLAS_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="GPU-3a,3", MUJOCO_EGL_DEVICE_ID="0")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 1\n0\n", "")
+
+
+_RENDERER_FIRST = """
+from sim_envs.gl import require_backend
+require_backend()
+import mujoco  # opens the renderer's library, with its LLVM
+print(*(line.split()[-1] for line in open("/proc/self/maps") if "libtriton" in line))
+"""
+
+
+def test_tritons_library_is_loaded_before_a_software_renderer(tmp_path):
+    """Its own code is not run: any library shows the order."""
+    (tmp_path / "triton" / "_C").mkdir(parents=True)
+    (tmp_path / "triton" / "__init__.py").write_text("raise ImportError")
+    library = tmp_path / "triton" / "_C" / "libtriton.so"
+    shutil.copy(_ctypes.__file__, library)
+    assert str(library) in _run(_RENDERER_FIRST, PYTHONPATH=f"{ROOT}:{tmp_path}").stdout
+    library.write_text("of another system")
+    assert _run(_RENDERER_FIRST, PYTHONPATH=f"{ROOT}:{tmp_path}").returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def test_triton_is_imported_after_a_software_renderer():
+    done = _run(f"{_RENDERER_FIRST}\nimport triton")
+    assert done.returncode == 0, done.stderr
 
 
 _CYCLES = """

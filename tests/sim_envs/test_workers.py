@@ -16,7 +16,8 @@ import pytest
 from sim_envs import gl
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob, WorkerConnection, run_in_workers
 
-SATED, STARVED_ONCE, STARVED, OOM_KILLED, HANGING = "sated", "starved once", "starved", "killed", "hanging"
+SATED, STARVED_ONCE, STARVED, HANGING = "sated", "starved once", "starved", "hanging"
+KILLED = {"oom": signal.SIGKILL, "crash": signal.SIGSEGV}
 
 
 @contextlib.contextmanager
@@ -26,8 +27,8 @@ def hungry(mark: Path, connection: WorkerConnection) -> Iterator[Callable[[str],
     def run(job: str) -> int:
         if job == HANGING:
             time.sleep(60)
-        if job == OOM_KILLED:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if job in KILLED:
+            os.kill(os.getpid(), KILLED[job])
         if job == STARVED or (job == STARVED_ONCE and not mark.exists()):
             mark.touch()
             raise MemoryError
@@ -63,7 +64,8 @@ def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     [
         (STARVED_ONCE, 0),
         pytest.param(STARVED, "it ran out of memory", marks=pytest.mark.slow),
-        pytest.param(OOM_KILLED, "it was killed by SIGKILL (perhaps out of memory)", marks=pytest.mark.slow),
+        pytest.param("oom", "it was killed by SIGKILL (perhaps out of memory)", marks=pytest.mark.slow),
+        ("crash", "it was killed by SIGSEGV (a library crashed, often the renderer: try another MUJOCO_GL)"),
         (HANGING, "it had not finished after 1 s"),
     ],
 )
@@ -88,10 +90,13 @@ def test_a_worker_that_died_between_two_jobs_is_replaced_before_the_second(tmp_p
 
 
 @pytest.mark.slow
-def test_a_job_survives_workers_that_die_before_they_are_ready(tmp_path):
+def test_a_job_survives_workers_that_die_before_they_are_ready(tmp_path, capsys):
     assert results_of(functools.partial(dying, tmp_path, MAX_STARTS - 1), [7], workers=1) == {7: 7}
+    capsys.readouterr()
     lost = results_of(functools.partial(dying, tmp_path, 2 * MAX_STARTS), [7], workers=1)
     assert lost == {7: LostJob(reason="it exited with code 3")}
+    said = "warning: worker 0 was lost: it exited with code 3; its job is "
+    assert capsys.readouterr().err.splitlines() == [f"{said}started again"] * 2 + [f"{said}given up"]
 
 
 def test_workers_are_spread_over_the_gpus_that_render(monkeypatch):
