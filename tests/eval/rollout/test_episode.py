@@ -224,7 +224,7 @@ def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
     words = {"task": "x", "policy": "mine", "mode": "unified", "has_texts": True}
-    made = EpisodeCaptions(KEY, **words, clock="fixed:50,200", limit_s=9.0, control_hz=20.0)
+    made = EpisodeCaptions(KEY, **words, assets="libero", clock="fixed:50,200", limit_s=9.0, control_hz=20.0)
     said = text_finished(0, task=task, text=text, step=step)
     truths = {step: FakeWorld(steps=step).truth()}
     for start, delivered in ((0, []), (4, [said])):
