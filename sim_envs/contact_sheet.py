@@ -1,7 +1,7 @@
 """Contact sheet: an initial state of each task, with one asset set or several side by side.
 
 python -m sim_envs.contact_sheet docs/droid.jpg
-python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --assets standins PATH
+python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --assets standins auto
 """
 
 import contextlib
