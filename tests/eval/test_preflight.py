@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from configs.schema import RunConfig
 from eval import preflight
 from eval.rollout import preflight as checks
 from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.libero import assets as libero_assets
 from sim_envs.libero import preflight as libero_checks
-from sim_envs.libero.assets import find_assets
+from sim_envs.libero.assets import ENVIRONMENT_VARIABLE, find_assets
 from sim_envs.preflight import Status, check_machine
 from tests.commands import call
 
@@ -71,6 +73,24 @@ def test_libero_is_compared_with_its_reference(tmp_path, monkeypatch, moved, dar
     steps, image, settled = libero_checks.check_libero(find_assets("standins"))
     assert settled.status is Status.OK
     assert [steps.status, image.status] == expected
+
+
+def test_stand_ins_and_missing_originals_are_warnings_and_what_cannot_be_played_fails(tmp_path, monkeypatch):
+    def checked(assets: str) -> dict[str, tuple[Status, str]]:
+        config = RunConfig(assets=assets, suites=("libero_object",))
+        results = checks.all_checks(config, tmp_path, num_envs=1)
+        shown = [next(each for each in results if each.name == name) for name in ("LIBERO", "suites")]
+        return {each.name: (each.status, f"{each.detail}; {each.remedy}") for each in shown}
+
+    status, said = checked("standins")["suites"]
+    assert status is Status.WARN
+    assert "standins [stand-ins]; results on stand-ins do not compare" in said
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(libero_assets, "_installed", lambda: find_assets("no-such-source"))
+    found = checked("auto")
+    assert found["LIBERO"][0] is Status.WARN
+    assert found["suites"][0] is Status.FAIL
+    assert checked("standins")["LIBERO"][0] is Status.WARN
 
 
 class Restless(FakeWorld):
