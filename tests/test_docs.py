@@ -1,4 +1,4 @@
-"""Code in the documentation runs, as do `examples/`: servers of policies, and shards; the demo in README."""
+"""Links of the documentation resolve; its code runs, as do `examples/`: servers of policies, and shards."""
 
 import contextlib
 import dataclasses
@@ -44,6 +44,44 @@ def python(folder: Path, program: str) -> str:
     done = execute(sys.executable, "-W", "error", "-c", program, cwd=folder, PYTHONPATH=path)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+_PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+_PAGES += sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = _HEADING.findall(_CODE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", _PAGES)
+def test_links_resolve(name):
+    page, broken = ROOT / name, []
+    for link in _LINK.findall(_CODE.sub("", page.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_pages_that_the_code_names_exist():
+    named = {
+        name
+        for folder in ("configs", "eval", "examples", "oxygen", "sim_envs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".yaml")
+        for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text())
+    }
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_a_world_of_the_documentation_plays(tmp_path):
