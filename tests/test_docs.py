@@ -98,7 +98,7 @@ print(env.step(np.array([0.5], np.float32))[-1])
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):
-    preset, program = files_and_program("docs/policies.md", tmp_path)
+    program, preset = files_and_program("docs/evaluate.md", tmp_path)
     assert "kind: oxygen" in preset
     python(tmp_path, program)
 

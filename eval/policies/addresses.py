@@ -49,7 +49,7 @@ def refuse_address(given: str) -> None:
         raise UsageError(
             f"policy {given!r} is not the URL of a policy server (ws://host:port); copy a checkpoint to a "
             "folder and give that, or a YAML file whose `weights` are its gs:// or https:// URL "
-            "(docs/policies.md)"
+            "(docs/evaluate.md)"
         )
 
 

@@ -160,7 +160,7 @@ def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
     if lacks:
         raise UsageError(
             f"policy {target} lacks {', '.join(lacks)}: give it infer(observation) and reset(), or "
-            f"{', '.join(_CONTRACT)}; docs/policies.md shows both"
+            f"{', '.join(_CONTRACT)}; docs/evaluate.md shows both"
         )
 
 

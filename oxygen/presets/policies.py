@@ -264,7 +264,7 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
         return UsageError(
             f"{source} has weights, but no {CARD}. Convert them "
             f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
-            f"a YAML file with `weights: {source}`: docs/policies.md has an example"
+            f"a YAML file with `weights: {source}`: docs/evaluate.md has an example"
         )
     lacks = f"{source} is not a training checkpoint: it has no {CARD}"
     return UsageError(f"{lacks}. {_nearest_to(folder)}")

@@ -1,6 +1,6 @@
 """Whole runs with classes and servers: what goes wrong is recorded in its episode, and the next one goes on.
 
-Outcomes are those in the table of docs/policies.md.
+Outcomes are those in the table of docs/evaluate.md.
 """
 
 import contextlib

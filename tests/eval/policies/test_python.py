@@ -63,7 +63,7 @@ def acted(opened):
 
 
 def test_a_class_with_the_contracts_methods_as_in_the_documentation_is_used_as_it_is(written):
-    page = (Path(__file__).parents[3] / "docs/policies.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/evaluate.md").read_text()
     (source,) = re.findall(r"```python\n# my_contract_policy.py\n([^`]+)```", page)
     opened = open_python(written(source).replace(":Mine", ":MyPolicy"), {})
     compare(opened.interface, LIBERO)
