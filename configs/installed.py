@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, distribution, distributions, packages_distributions
 from pathlib import Path
@@ -121,23 +121,20 @@ def check_submodules(name: str) -> None:
 
 
 def distribution_of(module: str) -> str | None:
-    """The name of the distribution that an imported module belongs to; None for a file of one's own."""
-    return editable_distribution_of(module) or next(
-        iter(packages_distributions().get(module.partition(".")[0], ())), None
-    )
+    """The name of the distribution that has a module, imported or not; None for a file of one's own.
 
-
-def editable_distribution_of(module: str) -> str | None:
-    """The name of the distribution whose editable installation an imported module belongs to, if any.
-
-    This project's own checkout does not count: tests and examples are no part of its distribution.
+    A file in this project's own checkout is one's own: tests and examples are no part of its distribution.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        return None
-    places, own = Path(file).resolve().parents, Path(__file__).resolve().parents[1]
+    places, own = Path(file or "").resolve().parents, Path(__file__).resolve().parents[1]
     sources = ((found.name, _source_tree(found)) for found in distributions())
-    return next((name for name, source in sources if source in places and source != own), None)
+    editable = (name for name, source in sources if file and source in places and source != own)
+    return next(editable, None) or next(iter(_names_by_module().get(module.partition(".")[0], ())), None)
+
+
+@functools.cache
+def _names_by_module() -> Mapping[str, Sequence[str]]:
+    return packages_distributions()
 
 
 def reinstall(name: str, version: str) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from configs.errors import UsageError, install_command, one_line, unknown
-from configs.installed import editable_distribution_of, identify
+from configs.installed import distribution_of, identify
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -257,10 +257,13 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
 
     def _versions(self) -> dict[str, Any]:
         """What runs of each package; a UsageError if one is imported from elsewhere."""
-        packages = ["gymnasium", *self.environment.packages]
-        own = [editable_distribution_of(module) for module in self.environment.modules]
-        packages += [each for each in dict.fromkeys(own) if each is not None and each not in packages]
-        return {package: identify(package).describe() for package in packages}
+        packages, module = ("gymnasium", *self.environment.packages), self.environment.module
+        versions = {package: identify(package).describe() for package in packages}
+        name = None if module is None else distribution_of(module)
+        if name is not None and name.replace("_", "-") not in {each.replace("_", "-") for each in packages}:
+            found = identify(name)
+            versions |= {name: found.describe()} if found.origin else {}
+        return versions
 
     def _load(self) -> None:
         """Import the modules that register the environments."""

@@ -7,16 +7,17 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from configs import installed
 from configs.errors import UsageError
 from configs.installed import (
     check_submodules,
     distribution_of,
-    editable_distribution_of,
     identify,
     imported_version,
 )
@@ -48,6 +49,7 @@ def install(site: Path, files: dict[str, str], *, version: str = "1.0", **about:
 def site(tmp_path, monkeypatch):
     """A folder of packages on Python's path; what is imported from it is forgotten."""
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    monkeypatch.setattr(installed, "_names_by_module", packages_distributions)
     yield tmp_path / "site-packages"
     for name in [name for name in sys.modules if name.partition(".")[0] == "arm"]:
         del sys.modules[name]
@@ -60,7 +62,6 @@ def test_a_release_is_its_version(site):
     assert imported_version("robot-arm") == identify("robot-arm").describe() == "1.0"
     identify("robot-arm").require_release("scores are of the release")
     assert distribution_of("arm.task") == "robot-arm"
-    assert editable_distribution_of("arm.task") is None
 
 
 def test_links_into_a_cache_are_the_same_files(site, tmp_path):
@@ -187,7 +188,7 @@ def test_an_editable_installation_is_recorded_with_its_commit_and_counts_by_cont
     direct = {"url": source.parent.as_uri(), "dir_info": {"editable": True}}
     install(site, {}, direct_url_json=json.dumps(direct), **{"top_level.txt": "arm\n"})
     importlib.import_module("arm.task")
-    assert editable_distribution_of("arm.task") == distribution_of("arm.task") == "robot-arm"
+    assert distribution_of("arm.task") == "robot-arm"
     alone = identify("robot-arm")
     assert alone.origin == {"editable": str(source.parent), "commit": None, "dirty": None}
     with pytest.raises(UsageError, match=f"is installed from {source.parent}, but w"):
@@ -205,8 +206,6 @@ def test_an_editable_installation_is_recorded_with_its_commit_and_counts_by_cont
 
 def _again():
     """As another process finds it."""
-    from configs import installed
-
     installed._identified.cache_clear()
     return identify("robot-arm")
 
