@@ -79,7 +79,7 @@ class Assets:
     digest: str  # digest of the files
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.digest[:8]})"
+        return f"{self.name} ({self.digest[:8]})" if self.digest else self.name
 
 
 @runtime_checkable

@@ -189,10 +189,9 @@ def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
 def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """Mean progress of graded episodes, percent, with a bootstrap interval over episodes.
 
-    Both are None if progress equals success or is not recorded for all episodes; the interval also if all
-    values are equal.
+    Both are None if progress is not recorded for all episodes; the interval also if all values are equal.
     """
     shares = [episode.progress for episode in episodes if episode.progress is not None]
-    if len(shares) < len(episodes) or shares == [float(solved(episode)) for episode in episodes]:
+    if not shares or len(shares) < len(episodes):
         return {"pc_progress": None, "pc_progress_ci95": None}
     return {"pc_progress": 100 * float(np.mean(shares)), "pc_progress_ci95": bounds(mean_95(shares), 100)}

@@ -38,7 +38,7 @@ def open_scripted(
 
     return LoadedPolicy(
         interface=None,
-        inputs={"privileged_state": True},
+        inputs={"privileged_state": True} if policy.kind == "expert" else {"nothing": True},
         in_world=in_world,
         writes_texts=generates_text,
         feedback={} if age_s is None else EXPERTS_MEMORY,

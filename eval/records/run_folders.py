@@ -104,6 +104,7 @@ def begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> None:
             {
                 "run_id": run.folder.run_id,
                 **description,
+                "command": attempts[0].get("command"),  # the one that began the run
                 "variants": variants,
                 "started": attempts[0]["started"],
                 "status": "running",

@@ -259,7 +259,7 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
         dtype = "" if a.dtype == b.dtype else run.dtype or "its own dtype"
         texts = "" if a.feedback == b.feedback else f"feedback {run.feedback or 'not read'}"
         mode = f"mode {run.mode}" if {a.mode, b.mode} != {"actions"} else ""
-        assets = badged(f"assets {run.assets}", run.assets.name)
+        assets = badged(f"assets {run.assets}", run.assets.name) if run.assets.digest else ""
         parts = [run.policy, run.weights, dtype, mode, texts, assets]
         what = ", ".join(part for part in parts if part)
         console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)

@@ -184,7 +184,7 @@ def latex(folder: RunFolder) -> str:
     """A LaTeX table (package booktabs) with a row per suite."""
     run, results = _read_rates(folder)
     parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
-    parts += [f"assets {run.assets}", f"protocol {run.protocol_hash}"]
+    parts += [f"assets {run.assets}" if run.assets.digest else "", f"protocol {run.protocol_hash}"]
     described = " ".join(visible_text(", ".join(filter(None, parts))).split())
     numbers = [
         dataclasses.replace(columns.N, heading="episodes"),

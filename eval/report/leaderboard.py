@@ -79,7 +79,7 @@ def ranks(runs: Sequence[Episodes]) -> list[Rank]:
 
 _IN_JSON = (
     *("n_episodes", "n_errors", "pc_success", "pc_success_ci95", "latency_ms", "tokens_per_s"),
-    *("time_to_success_s", "query_hz", "staleness_ms", "texts"),
+    *("time_to_success_s", "query_hz", "staleness_ms", "texts", "pc_progress", "pc_progress_ci95"),
 )
 """Fields of the results in JSON."""
 _CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}  # reference policies
@@ -323,7 +323,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
         text("policy", lambda entry: policy_label(entry, entries)),
         *modes,
-        text("assets", lambda entry: entry.run.assets.name),
+        *([text("assets", lambda entry: entry.run.assets.name)] if entries[0].run.assets.digest else []),
         *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
         *suites,
         *(column.of(lambda entry: entry.row) for column in numbers),
@@ -363,6 +363,7 @@ def _title(entries: Sequence[Entry]) -> str:
     """
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].episodes
     names = sorted({entry.run.assets.name for entry in entries})
+    files = f", assets {badged(', '.join(names), *names)} ({assets[:8]})" if assets else ""
     tasks = {(key.suite, key.task_id) for key in keys}
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
@@ -382,7 +383,7 @@ def _title(entries: Sequence[Entry]) -> str:
         f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
     ]
     return (
-        f"Protocol `{protocol}`{beside}, assets {badged(', '.join(names), *names)} ({assets[:8]}), "
+        f"Protocol `{protocol}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
         f"seed {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"

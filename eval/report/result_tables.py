@@ -1,5 +1,6 @@
 """Columns of aggregated results, the tables at the end of a run or an evaluation, and notes on them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,6 +136,11 @@ def _median_column(stage: str, optional: int) -> Column:
     return Column(heading=f"{stage}\nms", cell=cell, optional=optional, legend=legend)
 
 
+def _has_partial_credit(row: Row) -> bool:
+    """Whether an episode that was not solved has progress."""
+    return row["pc_progress"] is not None and not math.isclose(row["pc_progress"], row["pc_success"])
+
+
 def _progress_column(rows: Sequence[Row]) -> Column:
     """Mean progress, or the success rate of rows without partial credit; with an interval for one row."""
     interval = rows[0]["pc_progress_ci95"] if len(rows) == 1 else None
@@ -156,7 +162,7 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
         N,
         SUCCESS,
         INTERVAL,
-        *([_progress_column(rows)] if any(row["pc_progress"] is not None for row in rows) else []),
+        *([_progress_column(rows)] if any(map(_has_partial_credit, rows)) else []),
         *([TIME] if any(map(is_timed, rows)) else []),
         *(measured if clock == PAUSED else charged),
         *([ERRORS] if any(row["n_errors"] for row in rows) else []),
@@ -209,7 +215,6 @@ def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
 
 def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes, by label: a row per task, with the episodes that each run solved."""
-    room = max(20, width - 2 - sum(max(len(label), 8) + 1 for label in variants))
     tasks: dict[tuple[str, int], Mapping[str, Any]] = {}
     counts: dict[tuple[str, str, int], str] = {}
     for label, results in variants.items():
@@ -218,6 +223,8 @@ def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> T
             tasks[suite, number] = task
             solved = f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
             counts[label, suite, number] = solved
+    widths = [max(len(label), *(len(n) for at, n in counts.items() if at[0] == label)) for label in variants]
+    room = max(20, width - 2 - sum(widths) - len(widths))
     suites, groups = _suites_of(variants), []
     for suite in suites:
         of_suite = [each for each in sorted(tasks) if each[0] == suite]

@@ -252,21 +252,21 @@ def percentage(value: float | None, decimals: int, unit: str = "") -> str:
 def shortened(labels: Sequence[str], width: int) -> list[str]:
     """The labels in at most `width` characters each; as they are where all of them fit.
 
-    Words that all of them begin or end with are left out first. Longer ones lose words in the middle, so
-    that they still differ from other labels.
+    Words that all of them begin or end with are left out first, as few as possible. Longer ones lose words in
+    the middle, so that they still differ from other labels.
     """
     if max(map(len, labels), default=0) <= width:
         return list(labels)
     heads = sorted(range(width), key=lambda head: abs(2 * head - width))  # a gap near the middle comes first
     candidates = [
         [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
-        for label in _without_shared_words(labels)
+        for label in _without_shared_words(labels, width)
     ]
     uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
     return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
 
 
-def _without_shared_words(labels: Sequence[str]) -> list[str]:
+def _without_shared_words(labels: Sequence[str], width: int) -> list[str]:
     def shared(words: Sequence[Sequence[str]]) -> int:
         """Length of the common prefix in words, if each label has at least one more; 0 for one label."""
         count = 0
@@ -277,10 +277,14 @@ def _without_shared_words(labels: Sequence[str]) -> list[str]:
     words = [label.split() for label in labels]
     before = shared(words)
     after = shared([each[before:][::-1] for each in words])
-    return [
-        f"{ELLIPSIS if before else ''}{' '.join(each[before : len(each) - after])}{ELLIPSIS if after else ''}"
-        for each in words
-    ]
+
+    def without(first: int, last: int) -> list[str]:
+        head, tail = ELLIPSIS if first else "", ELLIPSIS if last else ""
+        return [f"{head}{' '.join(each[first : len(each) - last])}{tail}" for each in words]
+
+    ways = (without(first, last) for first in range(before + 1) for last in range(after + 1))
+    narrow = (each for each in ways if max(map(len, each), default=0) <= width)
+    return next(narrow, without(before, after))  # the beginning is what people read
 
 
 def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:

@@ -314,6 +314,8 @@ _SAME_ON_RESUME = (
     *("adapter", "weights_sha256"),
 )
 """Parts of the manifest that a resumed run may not change, if it recorded them."""
+_FOLLOWS = ("policy_inputs.privileged_state", "policy_inputs.nothing")
+"""What follows from the policy. Earlier versions recorded privileged state of `noop` and `random`, too."""
 
 
 def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
@@ -326,7 +328,7 @@ def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any
         for of in (begun, redact(current))
     )
     for path in dict.fromkeys([*before, *now]):
-        if before.get(path) != now.get(path):
+        if path not in _FOLLOWS and before.get(path) != now.get(path):
             raise UsageError(
                 f"{name} was begun with {path} {before.get(path)!r}, this has {now.get(path)!r}; put it "
                 "back, or start a new run without --resume"

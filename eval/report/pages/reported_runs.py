@@ -89,7 +89,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
         },
         "Episodes": episodes,
         "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else format_clock_of(identity)}",
-        "Assets": badged(str(identity.assets), identity.assets.name),
+        **({"Assets": badged(str(identity.assets), identity.assets.name)} if identity.assets.digest else {}),
         "Policy's inputs": format_inputs(identity.policy_inputs),
         "Machine": format_machine(manifest.get("hardware", {})),
         "Code": format_code(manifest),
@@ -118,7 +118,7 @@ def format_machine(hardware: Mapping[str, Any]) -> str:
     if not hardware:
         return "not recorded"
     devices = ", ".join(hardware.get("accelerators", ()))
-    cores = pluralize(hardware.get("cores") or 0, "core")
+    cores = pluralize(hardware["cores"], "core") if hardware.get("cores") else ""
     return ", ".join(part for part in (hardware.get("processor"), cores, devices) if part)
 
 

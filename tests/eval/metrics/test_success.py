@@ -100,13 +100,15 @@ def test_lerobots_tools_read_the_results(tmp_path):
     assert group["video_paths"] == [video]
 
 
-def test_progress_is_a_mean_with_an_interval_and_omitted_if_it_equals_success():
+def test_progress_is_a_mean_with_an_interval_and_unknown_unless_all_episodes_have_it():
     def of(shares):
         """Episodes that succeeded if all was done."""
         return [episode(key(), "success" if share == 1 else "timeout", progress=share) for share in shares]
 
-    for same in ([], [1.0, 0.0]):
-        assert summarize_progress(of(same)) == {"pc_progress": None, "pc_progress_ci95": None}
+    for unknown in ([], [1.0, None]):
+        assert summarize_progress(of(unknown)) == {"pc_progress": None, "pc_progress_ci95": None}
+    assert summarize_progress(of([0.0, 0.0])) == {"pc_progress": 0.0, "pc_progress_ci95": None}
+    assert summarize_progress(of([1.0, 0.0]))["pc_progress"] == 50.0
     summary = summarize_progress(of(np.linspace(0, 1, 21).tolist()))
     assert summary["pc_progress"] == pytest.approx(50)
     low, high = summary["pc_progress_ci95"]

@@ -11,12 +11,15 @@ import yaml
 
 from configs.errors import UsageError
 from configs.interface import Camera
-from configs.schema import RunConfig
+from configs.load import load
+from configs.schema import PolicyConfig, RunConfig
 from configs.training import TrainConfig
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.scripted import open_scripted
 from eval.policies.serving import ImageBlock
+from eval.records.protocol import format_inputs
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from eval.testing import check_policy
 from oxygen.model import params
@@ -396,3 +399,11 @@ def test_a_broken_contract_is_one_line(policy, said):
     with pytest.raises(AssertionError, match=said) as caught:
         check_policy(policy, observed(), replan_steps=5)
     assert "\n" not in str(caught.value).split("\nassert")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"), [("noop", "nothing"), ("random", "nothing"), ("expert", "privileged state")]
+)
+def test_baselines_see_nothing_and_the_expert_the_state_of_the_simulator(name, seen):
+    opened = open_scripted(load(PolicyConfig, name), (), RunConfig())
+    assert format_inputs(opened.inputs) == seen

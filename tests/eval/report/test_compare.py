@@ -164,14 +164,14 @@ def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, told):
     inputs = {"prompt": "{language}", "cameras": ["image", "wrist"]}
     int8 = {"dtype": None, "decode_weights": "int8"}
     a = run_with(tmp_path / "a", "s", policy_inputs=inputs, weights_sha256="0123456789abcdef", config=int8)
-    noop = {"policy": "noop", "policy_inputs": {"privileged_state": True}, "config": {"dtype": "bfloat16"}}
+    noop = {"policy": "noop", "policy_inputs": {"nothing": True}, "config": {"dtype": "bfloat16"}}
     b = run_with(tmp_path / "b", "t", **noop, assets={"name": "a-copy", "digest": "d1ge57000000"})
     out = told(a.path, b.path)
     for words in (
         "tiny, weights 01234567, texts in int8, its own dtype, mode unified",
         "bfloat16, mode unified",
         "sees prompt {language}; cameras image, wrist",
-        "sees privileged state",
+        "sees nothing",
     ):
         assert words in out
     alone = told(a.path, a.path)

@@ -6,11 +6,14 @@ import os
 
 import pytest
 
+from eval.compare import app as compare_app
 from eval.leaderboard import app
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.schema import Share
+from eval.report.export import FORMATS
 from eval.report.leaderboard import leaderboard_markdown, read_leaderboard, write_leaderboard
+from eval.report.pages.run_report import write_report
 from tests.eval.factory import RunBuilder, episode, key, scores
 
 
@@ -290,3 +293,15 @@ def test_modes_have_a_column_where_they_tell_runs_apart_and_csv_has_them_beside_
     assert not any(word in plain + rows for word in ("mode", "tokens", "staleness"))
     assert ["mode" in each for each in headings("mine-actions", "tiny-unified")] == [False, True]
     assert ["mode" in each for each in headings("tiny-shared", "tiny-unified")] == [True, True]
+
+
+def test_a_simulator_that_brings_its_own_assets_has_none_to_name(tmp_path, command):
+    none = {"assets": {"name": "none", "digest": ""}}
+    runs = [RunBuilder.at(tmp_path / name, policy=name, **none).add_all("st") for name in ("a", "b")]
+    board = leaderboard([tmp_path])
+    page = write_report([run.path for run in runs], tmp_path / "page").read_text()
+    _, compared, _ = command(compare_app, *(run.path for run in runs))
+    for shown in (board, page, compared, FORMATS["latex"](runs[0].folder)):
+        assert "()" not in shown.partition("<script")[0]
+        assert "assets none" not in shown
+    assert "| assets |" not in board

@@ -24,7 +24,7 @@ from eval.report.table import (
     to_terminal,
 )
 from sim_envs.libero.tasks import list_tasks
-from tests.eval.factory import RunBuilder, scores
+from tests.eval.factory import RunBuilder, episode, key, scores
 
 HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
@@ -81,6 +81,13 @@ def test_the_tasks_of_a_suite_can_be_told_apart_in_few_characters(suite, width):
 
 def test_what_all_share_is_left_out_and_what_is_too_long_loses_its_middle():
     assert shortened(["pick up the milk now", "pick up the ketchup now"], 10) == ["…milk…", "…ketchup…"]
+    soups = [f"pick up the {what} and place it in the basket" for what in ("alphabet soup", "milk")]
+    assert shortened(soups, 60) == soups
+    assert shortened(soups, 40) == [
+        "pick up the alphabet soup and place it…",
+        "pick up the milk and place it…",
+    ]
+    assert shortened(soups, 27) == ["pick up the alphabet soup…", "pick up the milk…"]
     assert shortened(["open the top drawer of the cabinet"], 20) == ["open the…the cabinet"]
 
 
@@ -212,3 +219,25 @@ def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path)
 )
 def test_a_percentage_is_0_or_100_only_if_it_is(value, decimals, shown):
     assert percentage(value, decimals, " %") == shown
+
+
+@pytest.mark.parametrize(("progress", "has_column"), [(0.5, True), (0.0, False)])
+def test_progress_has_a_column_where_it_is_more_than_success(tmp_path, progress, has_column):
+    run = RunBuilder.at(tmp_path / "run").add(episode(key(), progress=1.0))
+    run.add(episode(key(1), "timeout", progress=progress))
+    results = summarize(run.path)
+    assert results["overall"]["pc_progress"] == 50 + 50 * progress
+    assert ("progr." in headings(run_table("", results, width=80))) == has_column
+
+
+def test_instructions_are_whole_where_there_is_room(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    for task, what in enumerate(("milk", "juice")):
+        words = f"pick up the {what} and place it in the basket"
+        run.add(episode(key(0, task), instruction=words, language=words, tokens=0))
+    results = summarize(run.path)
+    table = tasks_table("", {"mine": results, "noop": results}, width=80)
+    assert "pick up the juice and place it in the basket" in "".join(printed(table))
+    (row, *_) = (line for line in printed(run_table("", results, width=66)) if "milk" in line)
+    assert "pick up the milk" in row, "what all share is left out only as far as needed"
+    assert len(row.rstrip()) <= 66

@@ -219,6 +219,8 @@ def test_resume_refuses_other_language_tasks_under_the_same_name(tmp_path, polic
 def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch):
     commits = iter(("first", "second"))
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": next(commits), "dirty": False})
+    commands = iter(("oxygen-eval run", "oxygen-eval run --resume"))
+    monkeypatch.setattr(provenance, "command", lambda: next(commands))
     folder = interrupted(policy, tmp_path)
     (first,) = folder.read_manifest()["attempts"]
     evaluate(*find_unfinished(tmp_path / "runs", {}))
@@ -226,6 +228,7 @@ def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch
     before, after = left["attempts"]
     assert before == first
     assert (before["git"]["commit"], after["git"]["commit"]) == ("first", "second")
+    assert (left["command"], after["command"]) == ("oxygen-eval run", "oxygen-eval run --resume")
     assert after["versions"] == left["versions"]
     assert after["hardware"] == left["hardware"]
     assert left["started"] == before["started"] <= before["finished"] <= after["started"]
