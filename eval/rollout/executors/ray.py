@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from configs.errors import UsageError
+from configs.errors import UsageError, one_line
 from configs.exits import DeferredSignals
 from configs.paths import absolute
 from configs.schema import RunConfig
@@ -181,7 +181,7 @@ def connect(address: str, *, worlds: int) -> None:
     `local` starts one in this process, with a CPU for each of the worlds and one for a policy.
 
     Raises:
-        UsageError: The cluster is not found.
+        UsageError: The cluster is not found, or does not start.
     """
     if address not in ("local", "auto"):  # Ray itself would keep trying an address that does not answer
         host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -201,8 +201,13 @@ def connect(address: str, *, worlds: int) -> None:
         ray.init(
             address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **started
         )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - of a start that takes too long, Ray raises a plain Exception
+        if address == "local":
+            raise UsageError(
+                f"Ray does not start here ({one_line(error)}); try again when this machine is less busy, or "
+                "leave out --executor ray, to play the worlds in processes"
+            ) from None
         raise UsageError(
-            f"no Ray cluster found at --ray-address {address} ({error}); start one with ray start --head, "
-            "give another address, or give local"
+            f"no Ray cluster found at --ray-address {address} ({one_line(error)}); start one with ray start "
+            "--head, give another address, or give local"
         ) from None

@@ -135,3 +135,20 @@ def test_an_unreachable_cluster_is_refused_in_one_line(address, said):
     with pytest.raises(UsageError, match=said):
         choose_executor(ExecutionConfig(num_envs=2, executor="ray", ray_address=address))
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("local", "Ray does not start here .*timed out during startup.*leave out --executor ray"),
+        ("auto", "no Ray cluster found at --ray-address auto .*timed out during startup.* or give local"),
+    ],
+)
+def test_a_start_that_takes_too_long_is_one_line(monkeypatch, address, said):
+    def late(*_, **__):
+        raise Exception("The current node timed out during startup. This could happen because\nof GCS")
+
+    monkeypatch.setattr(ray, "init", late)
+    with pytest.raises(UsageError, match=said) as refused:
+        choose_executor(ExecutionConfig(num_envs=2, executor="ray", ray_address=address))
+    assert "\n" not in str(refused.value)
