@@ -6,6 +6,7 @@ import errno
 import faulthandler
 import io
 import os
+import re
 import signal
 import socket
 import sys
@@ -123,9 +124,15 @@ def jax_does_not_start(error: Exception) -> UsageError:
             f"JAX does not start: JAX_PLATFORMS={platforms}, but that device or its plugin is missing: "
             "unset JAX_PLATFORMS, or run uv pip install 'jax[cuda13]' for an NVIDIA GPU"
         )
-    names = [name for name in os.environ if name.startswith("JAX_") and name in str(error)]
-    given = " and ".join(f"{name}={os.environ[name]}" for name in names) or "its environment variables"
-    return UsageError(f"JAX does not start ({error}): correct or unset {given}")
+    given = {name: value for name, value in os.environ.items() if name.startswith("JAX_") and value}
+    said = str(error).lower()  # JAX names a variable, or its flag in small letters, or its value, or nothing
+    names = [name for name in given if name.lower() in said]
+    words = {name: value.lower() for name, value in given.items() if not value.isdecimal()}
+    by_value = [name for name, value in words.items() if re.search(rf"\b{re.escape(value)}\b", said)]
+    names = names or by_value or list(given)
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    which = " and ".join(f"{name}={given[name]}" for name in names) or "its environment variables"
+    return UsageError(f"JAX does not start ({reason}): correct or unset {which}")
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from configs.errors import UsageError
+from configs.exits import jax_does_not_start
 from configs.paths import cache_folder, usable_folder
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
@@ -26,6 +29,22 @@ GPU: Options = {"xla_gpu_triton_gemm_any": True}
 (docs.jax.dev/en/latest/gpu_performance_tips.html)."""
 
 
+_UNUSABLE = "the engine's programs do not run with it"
+_COMPILES_AGAIN = "with it, programs are compiled again while queries wait"
+_OTHER_NUMBERS = "with it, policies and trainings compute other numbers"
+_NEEDED: Mapping[str, tuple[Any, str]] = {
+    **dict.fromkeys(("jax_disable_jit", "jax_no_execution", "jax_no_tracing"), (False, _UNUSABLE)),
+    **{f"jax_error_checking_behavior_{name}": ("ignore", _UNUSABLE) for name in ("nan", "divide", "oob")},
+    **dict.fromkeys(("jax_check_tracer_leaks", "jax_enable_pgle"), (False, _COMPILES_AGAIN)),
+    "jax_default_prng_impl": ("threefry2x32", _OTHER_NUMBERS),
+    "jax_threefry_partitionable": (True, _OTHER_NUMBERS),
+    "jax_random_seed_offset": (0, _OTHER_NUMBERS),
+    "jax_high_dynamic_range_gumbel": (False, _OTHER_NUMBERS),
+    "jax_default_matmul_precision": (None, _OTHER_NUMBERS),
+}
+"""Settings of JAX to the value that the engine needs, and why."""
+
+
 def use_compile_cache() -> Path:
     """Cache compiled programs on disk. Call it before anything is compiled.
 
@@ -33,7 +52,8 @@ def use_compile_cache() -> Path:
     for this kind of processor.
 
     Raises:
-        UsageError: XLA does not know a flag in `XLA_FLAGS`, or the folder cannot be written.
+        UsageError: XLA does not know a flag in `XLA_FLAGS`, a setting of JAX makes the engine unusable or
+            changes what it computes, or the folder cannot be written.
     """
     if os.environ.get("XLA_FLAGS"):  # an unknown flag aborts the process: JAX is tried in a child
         probe = subprocess.run(
@@ -50,6 +70,13 @@ def use_compile_cache() -> Path:
     import jax  # `processor` alone needs no JAX
 
     jax.default_backend()  # fails here, not in a computation, if JAX_PLATFORMS is wrong
+    for name, (needed, why) in _NEEDED.items():
+        if (found := jax.config.values.get(name, needed)) != needed:
+            raise UsageError(f"{name.upper()}={found}: {why}; unset it")
+    try:  # for all else that a variable may break
+        jax.jit(lambda x: x - x)(np.ones(1, np.float32)).block_until_ready()
+    except Exception as error:  # noqa: BLE001 - JAX's checks raise of every kind
+        raise jax_does_not_start(error) from None
     configured = jax.config.values["jax_compilation_cache_dir"]
     if configured:
         return Path(configured)
@@ -88,5 +115,11 @@ def compiler_options(device: str) -> Options:
 
 
 def describe_compilation(device: str) -> dict[str, Any]:
-    """`XLA_FLAGS` and the options of the serving programs, for manifests and rows."""
-    return {"flags": os.environ.get("XLA_FLAGS", ""), "options": dict(compiler_options(device))}
+    """`XLA_FLAGS`, JAX's variables and the options of the serving programs, for manifests and rows."""
+    variables = {name: os.environ[name] for name in sorted(os.environ) if name.startswith("JAX_")}
+    variables.pop("JAX_COMPILATION_CACHE_DIR", None)  # a folder of this machine
+    return {
+        "flags": os.environ.get("XLA_FLAGS", ""),
+        "variables": variables,
+        "options": dict(compiler_options(device)),
+    }

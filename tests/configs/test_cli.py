@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers
 from configs.errors import UsageError
-from configs.exits import DeferredSignals, ends_at_once
+from configs.exits import DeferredSignals, ends_at_once, jax_does_not_start
 from configs.paths import temporary_folder, usable_folder
 from eval.__main__ import _COMMANDS, _MAINTENANCE
 from eval.__main__ import app as everything
@@ -174,6 +174,19 @@ def test_a_missing_jax_platform_is_one_line(command, tmp_path):
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "JAX_PLATFORMS=cuda" in line]
     assert "unset JAX_PLATFORMS" in line
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ('Invalid value "x" for JAX flag jax_default_matmul_precision', "JAX_DEFAULT_MATMUL_PRECISION=x"),
+        ("invalid truth value 'x' for environment 'JAX_ENABLE_X64'", "JAX_ENABLE_X64=x"),
+    ],
+)
+def test_a_variable_that_jax_does_not_take_is_named(monkeypatch, message, named):
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "x")
+    monkeypatch.setenv("JAX_ENABLE_X64", "x")
+    assert str(jax_does_not_start(ValueError(message))).endswith(f"correct or unset {named}")
 
 
 _STARTING = """

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from configs.errors import UsageError
 from eval.records import provenance
 from oxygen.model.compile_cache import GPU, compiler_options, describe_compilation, use_compile_cache
 
@@ -68,6 +69,33 @@ def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
     assert use_compile_cache() == Path(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_disable_jit", True),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_random_seed_offset", 3),
+        ("jax_threefry_partitionable", False),
+        ("jax_default_matmul_precision", "bfloat16"),
+    ],
+)
+def test_a_setting_of_jax_that_breaks_the_engine_or_changes_its_numbers_is_one_line(name, value):
+    before = jax.config.values[name]
+    jax.config.update(name, value)
+    try:
+        with pytest.raises(UsageError, match=rf"{name.upper()}={value}: .*; unset it"):
+            use_compile_cache()
+    finally:
+        jax.config.update(name, before)
+
+
+def test_a_variable_that_stops_every_program_is_named(monkeypatch):
+    monkeypatch.setenv("JAX_TRANSFER_GUARD", "disallow")
+    said = r"^JAX does not start \(.*transfer.*\): correct or unset .*JAX_TRANSFER_GUARD=disallow"
+    with jax.transfer_guard("disallow"), pytest.raises(UsageError, match=said):
+        use_compile_cache()
+
+
 def test_they_are_for_gpus_alone_give_way_to_xla_flags_and_are_recorded_with_the_hardware(monkeypatch):
     assert compiler_options("gpu") == GPU
     assert not compiler_options("cpu")
@@ -76,5 +104,8 @@ def test_they_are_for_gpus_alone_give_way_to_xla_flags_and_are_recorded_with_the
         monkeypatch.setenv("XLA_FLAGS", flag.format(name))
         assert compiler_options("gpu").keys() == set(others)
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp")
-    assert describe_compilation("gpu") == {"flags": "--xla_dump_to=/tmp", "options": dict(GPU)}
-    assert provenance.hardware()["xla"] == {"flags": "--xla_dump_to=/tmp", "options": {}}
+    described = describe_compilation("gpu")
+    assert described["variables"].pop("JAX_PLATFORMS") == "cpu"
+    assert "JAX_COMPILATION_CACHE_DIR" not in described["variables"]
+    assert (described["flags"], described["options"]) == ("--xla_dump_to=/tmp", dict(GPU))
+    assert provenance.hardware()["xla"]["options"] == {}
