@@ -1,0 +1,117 @@
+"""The conclusion of an evaluation in one plain sentence, which leads with what is known."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.errors import pluralize
+from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
+from eval.report.comparison import Comparison, PairTable
+from eval.report.comparison_verdict import Judgements
+from eval.report.table import percentage
+
+Judged = tuple[Comparison, Judgements]
+"""A comparison and its verdicts."""
+
+
+def conclude_run(label: str, rate: Mapping[str, Any] | None, n_episodes: int) -> str:
+    """The success rate of a run, as `rate_of` gives it, with its interval; errors are not failures.
+
+    With more errors than a verdict allows, the sentence begins with them.
+    """
+    n_errors = n_episodes - (rate["of"] if rate else 0)
+    failed = f"{n_errors} of {pluralize(n_episodes, 'episode')} ended in an error"
+    if rate is None:
+        return f"No episode of {label} is graded: {failed}."
+    between = f"95 % interval {_percent(rate['low'])} to {_percent(rate['high'])} %"
+    solved = f"{label} solved {_percent(rate['percent'])} % of {pluralize(rate['of'], 'episode')} ({between})"
+    if exceeds(n_errors, n_episodes):
+        return f"Too many errors for a verdict: {failed}; of the others, {solved}."
+    return f"{solved}."
+
+
+def conclude(labels: Sequence[str], judged: Sequence[Judged]) -> str:
+    """What comparisons with the first run show.
+
+    Args:
+        labels: Names of the runs: the first one, then one for each comparison.
+        judged: The comparisons of the other runs with the first, and their verdicts.
+    """
+    if len(judged) == 1:
+        return f"{_conclude_pair(labels[0], labels[1], *judged[0])}."
+    return f"{_conclude_several(labels, judged)}; the report compares each with {labels[0]}."
+
+
+def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgements) -> str:
+    pairs, success, time = comparison.overall, judgements.success, _time(b, comparison)
+    episodes, interval = pluralize(pairs.graded, "episode"), pairs.difference_ci95
+    if success.verdict is Verdict.TOO_MANY_ERRORS or interval is None:
+        return success.sentence.rstrip(".")
+    is_same = not pairs.only_a and not pairs.only_b
+    if is_same and comparison.actions.bitwise_equal and not time:
+        return f"{b} and {a} acted alike, bit for bit: both solved {pairs.both} of {episodes}"
+    rates = _against(pairs.percent_b, pairs.percent_a, pairs)
+    if interval.low > 0 or interval.high < 0:
+        words = "more" if interval.low > 0 else "fewer"
+        within = f", though at most {success.margin:g} points" if interval.low > -success.margin else ""
+        known = f"{b} solved significantly {words} episodes than {a}: {rates}"
+        return f"{known}{within if interval.high < 0 else ''}" + (f"; {time}" if time else "")
+    if success.verdict is Verdict.NON_INFERIOR:
+        known = f"{b} is as good as {a} within {success.margin:g} points: {rates}"
+        return known + (f"; {time}" if time else "")
+    solved = f"both solved the same {pairs.both}"
+    if not is_same:
+        solved = f"{pairs.both + pairs.only_b} and {pairs.both + pairs.only_a} solved"
+    if time:
+        return f"{time}; {episodes} cannot tell the success rates apart ({solved})"
+    times = " or in time to success" if comparison.time_ratio else ""
+    return f"{episodes} cannot tell {b} and {a} apart in success ({solved}){times}"
+
+
+def _time(b: str, comparison: Comparison, *, whose: str = "the") -> str:
+    """How much faster or slower B was, if its interval says that it was either."""
+    times = comparison.time_ratio
+    if times is None or times.ci95 is None or times.ci95.low <= 1 <= times.ci95.high:
+        return ""
+    where = f"in the {pluralize(times.n_pairs, 'episode')} that both solved"
+    if times.ratio < 1:
+        return f"{b} reached the goal in {times.ratio:.2f} of {whose} time {where}"
+    return f"{b} took {times.ratio:.2f} times as long to reach the goal {where}"
+
+
+def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
+    """The best run against the first, corrected for their number (Holm), and the fastest one."""
+    first, margin = labels[0], judged[0][1].success.margin
+    others = [
+        (label, comparison)
+        for label, (comparison, judgements) in zip(labels[1:], judged, strict=True)
+        if judgements.success.verdict is not Verdict.TOO_MANY_ERRORS
+    ]
+    if not others:
+        return "Too many episodes ended in an error for a verdict"
+    verdicts = corrected_verdicts([comparison.overall.counts for _, comparison in others], margin / 100)
+    numbered = enumerate(others)
+    place, (best, comparison) = max(numbered, key=lambda each: each[1][1].overall.difference or 0.0)
+    pairs, verdict = comparison.overall, verdicts[place]
+    solved = _against(pairs.percent_b, pairs.percent_a, pairs)
+    if not any(each.overall.only_a or each.overall.only_b for _, each in others):
+        known = f"All {len(labels)} runs solved the same {pairs.both} of {pluralize(pairs.graded, 'episode')}"
+    elif verdict is Verdict.SUPERIOR:
+        known = f"{best} solved most, significantly more than {first}: {solved}"
+    elif all(each is Verdict.INFERIOR for each in verdicts):
+        known = f"{first} solved most, significantly more than the next, {best}: "
+        known += _against(pairs.percent_a, pairs.percent_b, pairs)
+    else:
+        known = f"No run solved significantly more than {first}; the best other, {best}: {solved}"
+    timed = [(each.time_ratio.ratio, label, each) for label, each in others if each.time_ratio]
+    ratio, label, fastest = min(timed, default=(math.inf, best, comparison), key=lambda each: each[0])
+    time = _time(label, fastest, whose=f"{first}'s") if ratio < 1 else ""
+    return known + (f"; {time}" if time else "")
+
+
+def _against(one: float | None, other: float | None, pairs: PairTable) -> str:
+    return f"{_percent(one)} % against {_percent(other)} % of {pluralize(pairs.graded, 'episode')}"
+
+
+def _percent(value: float | None) -> str:
+    return percentage(value, 0)
