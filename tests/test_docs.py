@@ -86,6 +86,7 @@ def test_pages_that_the_code_names_exist():
 
 def test_a_world_of_the_documentation_plays(tmp_path):
     program = files_and_program("docs/worlds.md", tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     assert len(program) == 3
     assert python(tmp_path, "\n".join(program)) == "False reach the red ball with the fingertip\n"
     wrapped = """

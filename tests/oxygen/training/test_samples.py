@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 import jaxtyping
@@ -275,7 +274,7 @@ def test_a_batch_has_the_prompts_of_the_policy():
     assert set(prompts_of(batches, 0)) <= known
 
 
-DOCUMENT = Path(__file__).parents[3] / "docs/training.md"
+EXAMPLE = Path(__file__).parents[3] / "examples/train_on_lerobot.py"
 STEPS = 5
 
 
@@ -344,16 +343,16 @@ def write_lerobot(root: Path, episodes: list[Recording]) -> None:
 
 
 @pytest.mark.slow
-def test_the_documented_loop_trains_on_a_lerobot_dataset(tmp_path, monkeypatch, capsys):
-    """The example as printed, with a small model and two steps of four samples."""
+def test_the_example_trains_on_a_lerobot_dataset(tmp_path, monkeypatch, capsys):
+    """The example as it is, with a small model and two steps of four samples."""
     model = dataclasses.replace(MODEL, name="small-for-recordings", prompt_buckets=(32,))
     monkeypatch.setitem(PRESETS, model.name, model)
     monkeypatch.setattr(config, "TINY", model)
     monkeypatch.chdir(tmp_path)
     write_lerobot(tmp_path / "my_dataset", [recording(seed) for seed in range(2)])
-    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    example = EXAMPLE.read_text(encoding="utf-8")
     short = example.replace("steps=5000,", "steps=2, batch=4,")
     assert short != example
-    exec(compile(short, str(DOCUMENT), "exec"), {})  # noqa: S102
+    exec(compile(short, str(EXAMPLE), "exec"), {})  # noqa: S102
     assert checkpoint.newest(Path("runs/train/mine/checkpoints")).name == "step_0000002"
     assert capsys.readouterr().out.startswith("2 {")
