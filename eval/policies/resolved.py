@@ -33,7 +33,10 @@ from oxygen.weights.source import CARD
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""
 
-_DEFAULT_TASKS = ("narration", "memory")  # default language tasks of scripted policies and random weights
+_DEFAULT_TASKS = (
+    "narration",
+    "memory",
+)  # default language tasks of scripted policies and those without weights
 
 
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
@@ -174,7 +177,7 @@ def _requested_texts(policy: PolicyConfig, config: RunConfig) -> tuple[tuple[str
     requested, trained = config.language_tasks, policy.language_tasks or {}
     if policy.kind in ("python", "websocket"):
         return requested or (), None
-    if policy.weights is None or config.random_weights:
+    if policy.weights is None or (config.random_weights and requested is not None):
         return _DEFAULT_TASKS if requested is None else requested, None
     if policy.adapter is not None and policy.language_tasks is None:
         remark = "The adapter has no card that names its texts: choose them with --language-tasks."

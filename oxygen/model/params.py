@@ -3,6 +3,8 @@
 import concurrent.futures
 import math
 import mmap
+import os
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -77,6 +79,18 @@ def _layer_shapes(gemma: GemmaConfig, suffix: str) -> dict[str, Shape]:
         **{f"layers/mlp{suffix}/{path}": shape for path, shape in mlp.items()},
         **{f"layers/{path}": shape for path, shape in norms.items()},
     }
+
+
+def count(config: Pi05Config) -> int:
+    """The number of parameters."""
+    return sum(math.prod(shape) for shape in shapes(config).values())
+
+
+def drawing_seconds(count: int) -> float:
+    """Roughly how long `random_params` takes for so many, by drawing a few here."""
+    began = time.perf_counter()
+    np.random.default_rng(0).standard_normal(_DRAWN_AT_ONCE, dtype=np.float32)
+    return count / _DRAWN_AT_ONCE * (time.perf_counter() - began) / (os.cpu_count() or 1)
 
 
 def nested(flat: Mapping[str, object]) -> Params:

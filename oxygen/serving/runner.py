@@ -14,7 +14,7 @@ import numpy as np
 from jax.stages import Compiled, Lowered
 
 from configs.errors import UsageError, stage
-from oxygen.model import int8, pi05
+from oxygen.model import int8, params, pi05
 from oxygen.model.adapter import Adapter
 from oxygen.model.compile_cache import compiler_options
 from oxygen.model.config import ModelInput, Pi05Config
@@ -26,6 +26,8 @@ from oxygen.serving.kv_pool import DecodeState, KvPool
 from oxygen.serving.requests import Request
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Float32, Int32
+
+_LARGE = 1e9  # parameters from which compilation takes minutes, on a GPU too
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,12 +116,13 @@ class Runner:
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         compilations = _compilations()
         prompts, batches = (", ".join(map(str, each)) for each in (config.prompt_buckets, sizes.rows))
+        takes = "minutes the first time" if params.count(config) > _LARGE else "seconds"
         if like is None:
-            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
+            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens, {takes}"):
                 acting = self._compile_acting(jax.tree.map(_abstract, weights))
         else:
             acting = like.programs
-        with stage(f"compiling the decoding of texts in batches of {batches}"):
+        with stage(f"compiling the decoding of texts in batches of {batches}, {takes}"):
             self.programs = self._compile_texts(acting)
         with stage("running every program once"):
             self._run_everything_once()

@@ -1,5 +1,6 @@
 """A training: starts or resumes it, and takes its steps until the last one or a stop request."""
 
+import contextlib
 import hashlib
 import math
 import time
@@ -10,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError
+from configs.errors import UsageError, stage
 from configs.paths import locked
 from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
-from oxygen.model.params import initial_params, nested, shapes
+from oxygen.model.params import count, initial_params, nested, shapes
 from oxygen.model.pi05 import prepare
 from oxygen.robots.tokenizer import SentencePieceTokenizer
 from oxygen.robots.transforms import embodiment, statistics_of
@@ -112,8 +113,15 @@ def train(
             window: list[Metrics] = []
             started_s = time.perf_counter()
             ending = step >= options.steps
+            first: contextlib.AbstractContextManager[None] = stage(
+                f"compiling the training step, {count(training.model) / 1e6:.1f} million parameters in "
+                f"batches of {options.batch}: a minute or more the first time"
+            )
             while not ending:
-                state, metrics = optimiser.train_step(objective, base, state, batches.batch(step))
+                batch = batches.batch(step)
+                with first:
+                    state, metrics = optimiser.train_step(objective, base, state, batch)
+                first = contextlib.nullcontext()
                 step += 1
                 window.append(metrics)
                 jax.block_until_ready(window[-2:-1])  # the next batch is made while a step is computed

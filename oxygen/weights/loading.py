@@ -129,10 +129,12 @@ def _differences(found: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> li
 
 def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
     """Load weights for the programs. Parameters created here are freed on the way, which saves memory."""
-    count = sum(math.prod(shape) for shape in params.shapes(config).values())
+    count = params.count(config)
     size = f"{count / 1e6:.1f} million parameters, {count * jnp.dtype(config.dtype).itemsize / 1e9:.2g} GB"
-    what = "drawing random weights" if isinstance(source, int) else "loading weights"
-    with stage(f"{what}: {size}"):
+    what = f"loading weights: {size}"
+    if isinstance(source, int):
+        what = f"drawing random weights: {size}, about {params.drawing_seconds(count):.0f} s"
+    with stage(what):
         if isinstance(source, int):
             return consume(dict(params.random_params(config, source, config.dtype)), config)
         return consume(dict(source()), config) if callable(source) else prepare(source, config)

@@ -177,6 +177,10 @@ def of_size(size, **changes):
     return dataclasses.replace(LIBERO, observation=dataclasses.replace(seen, cameras=cameras))
 
 
+LEARNT = {"pi05_libero": (), "tiny": ("narration", "memory"), "tiny_memory": ("memory",)}
+"""Policies, and the texts that they were trained on."""
+
+
 @pytest.mark.parametrize(
     ("options", "names"),
     [
@@ -184,7 +188,7 @@ def of_size(size, **changes):
         ({"policy": "expert"}, ("narration", "memory")),
         ({"policy": "small"}, ("narration", "memory")),
         ({"policy": "pi05_libero"}, ()),
-        ({"policy": "pi05_libero", "random_weights": True}, ("narration", "memory")),
+        *(({"policy": name, "random_weights": True}, texts) for name, texts in LEARNT.items()),
         ({"policy": "pi05_libero", "language_tasks": ("memory",)}, ("memory",)),
     ],
 )

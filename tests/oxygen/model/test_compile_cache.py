@@ -1,5 +1,8 @@
 """Compiled programs outlive the process; their options are for GPUs and give way to the user's."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -109,3 +112,14 @@ def test_they_are_for_gpus_alone_give_way_to_xla_flags_and_are_recorded_with_the
     assert "JAX_COMPILATION_CACHE_DIR" not in described["variables"]
     assert (described["flags"], described["options"]) == ("--xla_dump_to=/tmp", dict(GPU))
     assert provenance.hardware()["xla"]["options"] == {}
+
+
+@pytest.mark.parametrize("package", ["oxygen", "configs"])
+def test_xla_keeps_its_remarks_to_itself_unless_the_user_wants_them(package):
+    told = f"import {package}, os, sys; print(os.environ['TF_CPP_MIN_LOG_LEVEL'], 'jax' in sys.modules)"
+    for given, level in ({}, "3"), ({"TF_CPP_MIN_LOG_LEVEL": "0"}, "0"):
+        without = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+        done = subprocess.run(
+            [sys.executable, "-c", told], env=without | given, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{level} False\n"

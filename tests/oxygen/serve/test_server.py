@@ -310,5 +310,9 @@ def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
         assert process.wait(60) == 0
         said = process.stderr.read()
         assert "--api-key-env" in said
-        for stage in ("drawing random weights: 2.4 million parameters", "compiling prefill", "running every"):
+        for stage in (
+            "drawing random weights: 2.4 million parameters, 0.0097 GB, about",
+            "compiling prefill",
+            "running every",
+        ):
             assert stage in said

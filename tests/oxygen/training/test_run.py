@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, t
     assert [line["step"] for line in read_log(tmp_path)] == [2]
 
 
-def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged(mixture, tmp_path):
+def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged(mixture, tmp_path, capsys):
     calls = []
 
     def on_checkpoint(step, path):
@@ -168,6 +169,8 @@ def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged
     often = short(log_every=20, save_every=2)
     train(tmp_path, often, mixture, VOCABULARY, should_stop=stop_at(3), on_checkpoint=on_checkpoint)
     assert calls == [(2, "step_0000002"), (3, "step_0000003")]
+    said = r"compiling the training step, [\d.]+ million .* a minute or more the first time \.\.\. [\d.]+ s\n"
+    assert re.fullmatch(said, capsys.readouterr().err)  # once: the other steps are not waited for
     assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
 
 
