@@ -3,6 +3,7 @@
 import functools
 import re
 import reprlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -151,7 +152,7 @@ def option_arguments(option: str, value: Any) -> list[str]:
 
 def format_option(option: str, value: Any) -> str:
     """An option as typed on a command line: `--init-ids 3 5`, `--resume`."""
-    return " ".join(option_arguments(option, value))
+    return shlex.join(option_arguments(option, value))
 
 
 def ranges(numbers: Iterable[int]) -> list[str]:

@@ -12,6 +12,7 @@ from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, Several, check
+from configs.env_seed import FIXED, EnvSeedText
 from configs.errors import UsageError, unknown
 from configs.feedback import SOURCES, Feedback, prompt_fields, truth_age_s
 from configs.motion import MotionText
@@ -157,6 +158,8 @@ class SuiteConfig(Preset):
         variation: Variation of scenes between episodes beyond initial states, 0 to 1; None if unsupported.
         motion: Motion of the object to grasp until it is touched, as `configs.motion.parse_motion` reads it;
             None if nothing can move.
+        env_seed: Seeding of the environment in stored initial states, as `configs.env_seed.parse_env_seed`
+            reads it.
         test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
             are collected.
         environment: Further arguments of the class.
@@ -174,6 +177,7 @@ class SuiteConfig(Preset):
     replan_steps: Count
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionText | None = None
+    env_seed: EnvSeedText = FIXED
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
     folder: Path | None = Field(default=None, exclude=True)
@@ -267,6 +271,9 @@ class PlayedConfig(Preset):
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
             suite's.
+        env_seed: Seeding of the environment, which draws what a stored initial state does not restore:
+            "stream S" (S once per task; state i has the draws of reset i + 1), "fixed S" (S before every
+            reset), or "offset S" (S + i). Without S: the run's seed. Default: the suite's.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
@@ -279,6 +286,7 @@ class PlayedConfig(Preset):
     num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
     max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
+    env_seed: Annotated[EnvSeedText | None, PROTOCOL] = None
 
 
 class EpisodesConfig(PlayedConfig):
@@ -301,7 +309,8 @@ class EpisodesConfig(PlayedConfig):
         time_margin: Non-inferiority margin of the time to success, percent.
         wordings: Wording of instructions: benchmark, training (as used by `oxygen-eval train`), or held_out
             (never used in training).
-        seed: Seed of the environment in every episode, and of action noise.
+        seed: Seed of the policy's noise, of sampled initial states, motion and order of wordings; and of the
+            environment if env_seed has no number.
         batch_size: Robots per batch of the model, padded; affects the last bits of its results. Default: half
             of num_envs, rounded up, so that two groups of worlds alternate.
         shard: Play a share of the episodes, such as 3/16; oxygen-eval merge joins the shares.

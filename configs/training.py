@@ -7,6 +7,7 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, RepeatableNames
+from configs.env_seed import FIXED, EnvSeedText
 from configs.motion import MotionText
 from configs.schema import (
     OUTPUT,
@@ -49,6 +50,8 @@ class CollectConfig(PlayedConfig):
         replan_steps: Control steps between two queries, 1 to 10. Every query is a frame with the action
             intended there; the default, 1, is what LeRobot's trainers expect.
         motion: Motion of the object to grasp until it is touched, as for `run`. Default: the suite's.
+        env_seed: Seeding of the environment in stored initial states, as for `run`. Default: fixed, so
+            that a state has other draws with another seed.
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
@@ -63,6 +66,7 @@ class CollectConfig(PlayedConfig):
     learner: Annotated[str | None, WHAT] = None
     replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
     motion: Annotated[MotionText | None, PROTOCOL] = None
+    env_seed: Annotated[EnvSeedText | None, PROTOCOL] = FIXED
     feedback: Annotated[Source, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
     image_size: Annotated[Pixels | None, OUTPUT] = None

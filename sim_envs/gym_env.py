@@ -42,6 +42,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         camera_size: int | None = None,
         variation: float | None = None,
         motion: str | None = None,
+        env_seed: str | None = None,
         obs_type: str = "flat",
         assets: str = "auto",
         max_steps: int | None = None,
@@ -59,6 +60,8 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             variation: Variation of the scenes between episodes, 0 to 1; the protocol's if None.
             motion: Motion of the object to be grasped, until it is touched, in the syntax of `--motion`; the
                 protocol's if None.
+            env_seed: Seeding of the simulator in stored initial states, in the syntax of `--env-seed`: under
+                `fixed`, with the seed of `reset`. The protocol's if None.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
             assets: A folder of assets, or the name of a source.
@@ -70,8 +73,13 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         Raises:
             UsageError: Unknown suite, task, initial state or option, or the world cannot be opened.
         """
-        options = {"camera_size": camera_size, "variation": variation, "motion": motion}
-        overrides = {name: value for name, value in options.items() if value is not None}
+        options = {
+            "camera_size": camera_size,
+            "variation": variation,
+            "motion": motion,
+            "env_seed": env_seed,
+        }
+        overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         opened = open_suite(suite, assets=assets, **overrides)
         tasks, action, published = opened.tasks(), opened.interface.action, opened.protocol.max_steps
         if not 0 <= task_id < len(tasks):

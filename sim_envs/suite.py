@@ -7,8 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+from configs.cli import format_option
+from configs.env_seed import FIXED, parse_env_seed
 from configs.errors import UsageError, unknown
 from configs.installed import imported_version
 from configs.interface import Interface
@@ -24,7 +26,12 @@ ENTRY_POINTS = "oxygen_eval.suites"  # the entry-point group for suites of other
 _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",
+    "env_seed": "seeds its world with the run's seed before every episode",
 }
+
+
+StateSource = Literal["stored", "sampled"]
+"""Where an initial state comes from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +65,7 @@ class InitIds:
 
     def check(self, init_id: int, task: Task) -> None:
         """Raise a UsageError if no initial state has this id."""
-        if 0 <= init_id < self.stored or self.is_sampled(init_id):
+        if 0 <= init_id < self.stored or self.source(init_id) == "sampled":
             return
         sampled = "" if self.sampled_from is None else f", or {self.sampled_from} and more for sampled ones"
         raise UsageError(
@@ -66,9 +73,9 @@ class InitIds:
             f"states; give ids from 0 to {self.stored - 1}{sampled}"
         )
 
-    def is_sampled(self, init_id: int) -> bool:
-        """Whether the initial state is sampled rather than stored."""
-        return self.sampled_from is not None and init_id >= self.sampled_from
+    def source(self, init_id: int) -> StateSource:
+        """Whether the initial state is stored or sampled."""
+        return "stored" if self.sampled_from is None or init_id < self.sampled_from else "sampled"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +158,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     """
 
     environment_type: type[EnvironmentT]  # schema of the protocol's `environment`
-    supports: ClassVar[tuple[str, ...]] = ()  # which of `variation` and `motion` its worlds follow
+    supports: ClassVar[tuple[str, ...]] = ()  # which of `variation`, `motion`, `env_seed` its worlds follow
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Check the `environment` of a protocol; a UsageError if it is invalid, or assets are named."""
@@ -223,12 +230,13 @@ def suite_names() -> tuple[str, ...]:
     return (*names(SuiteConfig), *sorted(point.name for point in entry_points(group=ENTRY_POINTS)))
 
 
-def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
+def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **overrides: Any) -> Suite:
     """Open a suite by name or path.
 
     Args:
         name: See `find_suite`.
         assets: A folder of assets, or the name of a source.
+        seed: The run's seed, for an `env_seed` without a number. If None, that of each episode.
         overrides: Fields of the published protocol to change.
 
     Raises:
@@ -237,11 +245,17 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
     """
     protocol, factory = find_suite(name)
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
+    if seed is not None:
+        env_seed = str(parse_env_seed(config.env_seed).resolved(seed))
+        config = config.model_copy(update={"env_seed": env_seed})
     for field, complaint in _OPTIONAL.items():
         value = getattr(config, field)
-        if value not in (None, NONE) and field not in getattr(factory, "supports", ()):
-            remedy = f"leave out --{field}" if field in overrides else f"leave `{field}` out of {name}"
-            raise UsageError(f"{field} {value}: {protocol.name} {complaint}; {remedy}")
+        if value not in (None, NONE, FIXED) and field not in getattr(factory, "supports", ()):
+            in_file, option = f"leave `{field}` out of {name}", f"leave out {format_option(field, True)}"
+            given = f"{field.replace('_', ' ')} {value}"
+            raise UsageError(
+                f"{given}: {protocol.name} {complaint}; {option if field in overrides else in_file}"
+            )
     try:
         inspect.signature(factory).bind(config, assets=assets)
     except (TypeError, ValueError) as error:

@@ -4,14 +4,18 @@ The inputs of a policy (prompt, cameras) are recorded separately and not part of
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from configs.env_seed import FIXED
 from configs.hashing import hash_of
 from configs.installed import distribution_of, identify
 from configs.motion import NONE
 from configs.schema import Wordings
-from sim_envs.suite import Assets, Suite
+from sim_envs.suite import Assets, StateSource, Suite
+
+_OMITTED = {"env_seed": FIXED}
+"""Values of what a description leaves out, if not none."""
 
 NO_ASSETS = Assets(name="none", digest="")
 """Recorded for simulators without external assets."""
@@ -21,7 +25,7 @@ def describe_suite(
     suite: Suite,
     *,
     wordings: Wordings = "benchmark",
-    sampled: bool = False,
+    states: Collection[StateSource] = ("stored",),
     clock: Mapping[str, Any] | None = None,
     feedback: str | None = None,
 ) -> dict[str, Any]:
@@ -30,23 +34,27 @@ def describe_suite(
     Args:
         suite: Limits, settle steps, replan steps, camera size, conventions, assets.
         wordings: Wording of instructions; omitted if the benchmark's own.
-        sampled: Whether initial states are sampled; omitted if stored.
+        states: Origins of the initial states. The environment's seeding, omitted if it is by the run's seed,
+            matters only if some are stored: sampled ones do not depend on it.
         clock: Description of the clock; omitted if paused.
         feedback: Origin of the texts in the prompt; omitted if there are none.
     """
     omitted = {
         "trials_per_task",
         "test_init_ids",
+        "env_seed",
         *(["variation"] if suite.protocol.variation is None else []),
         *(["motion"] if suite.protocol.motion in (None, NONE) else []),
     }
+    env_seed = suite.protocol.env_seed
     return {
         "suite": suite.protocol.model_dump(exclude=omitted),
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
         **_package(suite),
-        **({"initial_states": "drawn"} if sampled else {}),
+        **({"initial_states": "drawn"} if "sampled" in states else {}),
+        **({"env_seed": env_seed} if env_seed != FIXED and "stored" in states else {}),
         **({"clock": dict(clock)} if clock else {}),
         **({"feedback": feedback} if feedback else {}),
     }
@@ -85,10 +93,10 @@ def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
     return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
 
 
-def without(part: str, protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The protocols of a run's suites without a part that they may have."""
+def without(parts: Collection[str], protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The protocols of a run's suites without parts that they may have."""
     return {
-        suite: {name: value for name, value in described.items() if name != part}
+        suite: {name: value for name, value in described.items() if name not in parts}
         for suite, described in protocol.items()
     }
 
@@ -101,12 +109,13 @@ def differences_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     if a.keys() != b.keys():
         return [f"suites {', '.join(a)} and {', '.join(b)}"]
     leaves = [
-        dict(leaves_of({suite: by_content(each) for suite, each in without("feedback", of).items()}))
+        dict(leaves_of({suite: by_content(each) for suite, each in without(["feedback"], of).items()}))
         for of in (a, b)
     ]
     told: dict[str, None] = {}
     for path in dict.fromkeys([*leaves[0], *leaves[1]]):
-        before, after = (of.get(path, "none") for of in leaves)
+        omitted = _OMITTED.get(path.rpartition(".")[2], "none")
+        before, after = (of.get(path, omitted) for of in leaves)
         if before != after:
             told[f"{path.partition('.')[2].removeprefix('suite.')} {before} and {after}"] = None
     more = [f"… ({len(told)} in all)"] if len(told) > _MOST_DIFFERENCES else []

@@ -89,6 +89,7 @@ OVERRIDES = (
     "variation",
     "replan_steps",
     "motion",
+    "env_seed",
 )
 
 
@@ -119,7 +120,9 @@ def read_identity(folder: RunFolder) -> RunIdentity:
             identity["clock_device"] = next(devices, None)
             identity["protocol_hash"] = protocol_hash(protocol)
             identity["feedback"] = next((world.get("feedback") for world in protocol.values()), None)
-            identity["world_hash"] = protocol_hash(without("feedback", protocol))
+            identity["world_hash"] = protocol_hash(without(["feedback"], protocol))
+            env_seeds = (world["env_seed"] for world in protocol.values() if "env_seed" in world)
+            identity["overrides"]["env_seed"] = next(env_seeds, None)
             identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}
             identity["limits_s"] = {
                 suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]

@@ -9,16 +9,19 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from configs.env_seed import FIXED
 from configs.errors import UsageError
 from configs.load import agrees, check, load
 from configs.paths import locked, read_json_object, shown
 from configs.redaction import MASK, redact, strip_url
-from configs.schema import PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
+from configs.schema import EpisodesConfig, PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
+
+ConfigT = TypeVar("ConfigT", bound=EpisodesConfig)
 
 _PROVENANCE = ("command", "git", "versions", "hardware")
 """Fields of the manifest that are recorded for each attempt, beside its start and end."""
@@ -225,10 +228,17 @@ def _left_by_a_kill(folder: RunFolder) -> Run | None:
     return None
 
 
+def check_recorded(schema: type[ConfigT], recorded: Any, *, source: str) -> ConfigT:
+    """The configuration in a record. Those that lack `env_seed` are of runs before it, which were `fixed`."""
+    with_default = {"env_seed": FIXED, **recorded} if isinstance(recorded, Mapping) else recorded
+    return check(schema, with_default, source=source)
+
+
 def _recorded(folder: RunFolder) -> Run | None:
     """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
-        config = check(RunConfig, folder.read_manifest()["config"], source=str(folder.manifest_path))
+        recorded = folder.read_manifest()["config"]
+        config = check_recorded(RunConfig, recorded, source=str(folder.manifest_path))
         return Run(config=config, folder=folder, resumed=True)
     except UsageError as error:
         warn_skipped(folder.path, error)
@@ -297,7 +307,7 @@ class SweepFolder:
 
     def config(self) -> SweepConfig:
         """The configuration; a record that cannot be read, or of another version, is a UsageError."""
-        recorded = check(SweepConfig, self.read()["config"], source=str(self.record_path))
+        recorded = check_recorded(SweepConfig, self.read()["config"], source=str(self.record_path))
         return recorded.model_copy(update=self.secrets)
 
     def write(self, config: SweepConfig, *, status: str, **results: Any) -> None:

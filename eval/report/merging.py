@@ -7,22 +7,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.env_seed import FIXED
 from configs.errors import UsageError
-from configs.load import check
 from configs.paths import read_json_object
 from configs.schema import EpisodesConfig, RunConfig
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
-from eval.records.protocol import protocol_hash, without
+from eval.records.protocol import protocol_hash, suite_hash, without
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import SweepFolder, begin, locked_run, new_run, new_sweep, past_attempts
+from eval.records.run_folders import (
+    SweepFolder,
+    begin,
+    check_recorded,
+    locked_run,
+    new_run,
+    new_sweep,
+    past_attempts,
+)
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
 
-_SAMPLED = "initial_states"
-"""The part of a protocol in which shares by `--init-ids` may differ: whether initial states are sampled."""
+_OF_STATES = ("initial_states", "env_seed")
+"""The parts of a protocol in which shares by `--init-ids` may differ: the first is there if some of their
+initial states are sampled, the second if some are stored."""
 
 _Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Mapping[RunFolder, Any]]
 """A merged run: its configuration, its episodes with their shards, and the shards with their manifests."""
@@ -69,7 +78,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
     configs = [
-        check(RunConfig, each["config"], source=str(folder.manifest_path))
+        check_recorded(RunConfig, each["config"], source=str(folder.manifest_path))
         for folder, each in manifests.items()
     ]
     _refuse_unlike(manifests, configs)
@@ -92,13 +101,17 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
             (attempt for shard in shards for attempt in past_attempts(shard)),
             key=lambda each: dt.datetime.fromisoformat(each["started"]),
         )
-        sampled = (each for each in manifests if each["protocol"] != without(_SAMPLED, each["protocol"]))
-        described = next(sampled, manifests[0])
+        protocol = {
+            suite: {part: value for each in manifests for part, value in each["protocol"][suite].items()}
+            for suite in manifests[0]["protocol"]
+        }
         with locked_run(new_run(output_dir, config)) as own:
             folder = own.folder
             manifest = {
                 **manifests[0],
-                **{part: described[part] for part in ("protocol", "protocol_hash", "suite_hashes")},
+                "protocol": protocol,
+                "protocol_hash": protocol_hash(protocol),
+                "suite_hashes": {suite: suite_hash(described) for suite, described in protocol.items()},
                 "run_id": folder.run_id,
                 "config": own.config.model_dump(mode="json"),
                 "n_planned": len(episodes),
@@ -132,11 +145,14 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]], configs: Sequence[RunConfig]) -> None:
     """Reject runs that are not shards of one run."""
     identities = {}
+    env_seeds = [_env_seeds(manifest) for manifest in manifests.values()]
+    of_stored_states = next((seeds for seeds in env_seeds if seeds is not None), None)
     for (folder, manifest), given in zip(manifests.items(), configs, strict=True):
         config = given.model_dump(mode="json")
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
         identities[folder] = {
-            "protocol": protocol_hash(without(_SAMPLED, manifest["protocol"])),
+            "protocol": protocol_hash(without(_OF_STATES, manifest["protocol"])),
+            "env seed": _env_seeds(manifest) or of_stored_states,
             "policy inputs": manifest["policy_inputs"],
             "content of language tasks": manifest.get("language_tasks"),
             "weights": manifest.get("weights_sha256"),
@@ -155,6 +171,14 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]], configs: Se
                 )
     if not others:
         raise UsageError(f"{first.run_id} is the only run of its mode; name those to join with it")
+
+
+def _env_seeds(manifest: Mapping[str, Any]) -> dict[str, str] | None:
+    """The seeding of each suite's environment; None if states are sampled, which then may be all of them."""
+    protocol = manifest["protocol"]
+    if without(["initial_states"], protocol) != protocol:
+        return None
+    return {suite: described.get("env_seed", FIXED) for suite, described in protocol.items()}
 
 
 def _joined(

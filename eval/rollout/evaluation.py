@@ -269,7 +269,7 @@ def _describe_run(
         name: describe_suite(
             suite,
             wordings=config.wordings,
-            sampled=whole.samples_states(suite),
+            states=whole.sources(suite),
             clock=timing,
             feedback=(config.feedback or "own") if policy.feedback else None,
         )

@@ -15,7 +15,7 @@ from configs.schema import AXES, OverlapRule, PolicyConfig, RunConfig, SuiteConf
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import averaged_channels
 from sim_envs.scripted.policy import HORIZON, Random
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import StateSource, Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
 
@@ -61,10 +61,10 @@ class EpisodePlan:
         """The suites of the run by name."""
         return {plan.protocol.name: plan.suite for plan in self.tasks}
 
-    def samples_states(self, suite: Suite) -> bool:
-        """Whether any initial state of the suite's episodes is sampled, not stored."""
+    def sources(self, suite: Suite) -> frozenset[StateSource]:
+        """Whether initial states of the suite's episodes are stored, sampled, or some of both."""
         plans = [plan for plan in self.tasks if plan.suite is suite]
-        return any(suite.init_ids(plan.task).is_sampled(key.init_id) for plan in plans for key in plan.keys)
+        return frozenset(suite.init_ids(plan.task).source(key.init_id) for plan in plans for key in plan.keys)
 
 
 def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
@@ -79,7 +79,8 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     plans = []
     given: dict[str, str] = {}
     for name in config.suites:
-        suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
+        changes = {**overridden(config), **overrides}
+        suite = open_suite(name, assets=config.assets, seed=config.seed, **changes)
         if (known := suite.protocol.name) in given:
             raise UsageError(
                 f"--suite {given[known]} {name}: both are named {known!r}, and records tell suites apart by "
@@ -269,6 +270,7 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "settle_steps": config.num_steps_wait,
         "variation": config.variation,
         "motion": config.motion,
+        "env_seed": config.env_seed,
         "replan_steps": 1 if config.replan_steps == "asap" else config.replan_steps,
         "trials_per_task": config.num_trials_per_task,
     }

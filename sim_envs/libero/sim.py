@@ -4,6 +4,7 @@ It wraps LIBERO's own environment, built without a renderer and reset without re
 """
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import itertools
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, UInt8
 from typing_extensions import override
 
+from configs.env_seed import BY_RUN, EnvSeed
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
@@ -45,12 +47,11 @@ _WORKSPACES = {"floor", "table", "kitchen_table", "living_room_table", "study_ta
 
 
 def _restorer(env: Any) -> Callable[[], None]:
-    """A function that restores what episodes change in an environment and LIBERO's own reset does not.
+    """A function that restores what episodes change in the model and LIBERO's own reset does not.
 
-    These are samplers of joint positions (open drawers), to which LIBERO appends at each reset, and arrays of
-    the model, just compiled: poses of fixtures before placement; visibility, position and size of sites.
+    These are, in the model just compiled, poses of fixtures; visibility, position and size of sites.
     """
-    model, samplers = env.sim.model._model, list(env.object_property_initializers)
+    model = env.sim.model._model
     changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")
     arrays = {name: getattr(model, name).copy() for name in changed}
     for fixture in env.fixtures_dict.values():
@@ -60,7 +61,6 @@ def _restorer(env: Any) -> Callable[[], None]:
         arrays["body_quat"][number] = np.fromstring(body.get("quat", "1 0 0 0"), sep=" ")
 
     def restore() -> None:
-        env.object_property_initializers = list(samplers)
         for name, values in arrays.items():
             getattr(env.sim.model._model, name)[:] = values
 
@@ -183,6 +183,29 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
 
 
+def _draw(env: Any) -> None:
+    """Draw what a reset of LIBERO's environment draws, in its order, and place nothing."""
+    env.sim.reset()
+    for robot in env.robots:
+        np.random.randn(len(robot.init_qpos))  # noqa: NPY002 - noise of the resting arm, of size 0
+    for sampler in env.object_property_initializers:
+        env.object_states_dict[sampler.name].set_joint(sampler.sample())
+    mujoco.mj_kinematics(env.sim.model._model, env.sim.data._data)  # for regions that are in a drawer
+    placements = env.placement_initializer.sample()
+    placements = env.conditional_placement_initializer.sample(env.sim, placements)
+    env.conditional_placement_on_objects_initializer.sample(placements)
+
+
+@dataclasses.dataclass(frozen=True)
+class _StreamPosition:
+    """Where a reset begins in a stream of random numbers that runs on over resets."""
+
+    generator: Any  # state of NumPy's global generator
+    # Samplers of joint positions (open drawers). LIBERO appends to them whenever it loads its model, and then
+    # draws from all, so that every reset draws more than the one before.
+    joint_samplers: tuple[Any, ...]
+
+
 ACTION_SIZE = 7  # end-effector delta (position, axis-angle) and gripper (-1 open, +1 close), in [-1, 1]
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])  # holds still with an open gripper
 
@@ -200,8 +223,8 @@ class LiberoSim(World):
 
     The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
     seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
-    `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit. Initial states from
-    `tasks.FIRST_SAMPLED` on are sampled from id and seed by LIBERO's own placement; in stored ones the seed
+    `OffScreenRenderEnv`, seeded and reset as `env_seed` says, bit for bit. Initial states from
+    `tasks.FIRST_SAMPLED` on are sampled from id and seed by LIBERO's own placement; in stored ones `env_seed`
     determines the poses of fixtures. A process with an instance must not fork.
 
     Attributes:
@@ -218,6 +241,7 @@ class LiberoSim(World):
         assets: AssetSet,
         camera_size: int = 256,
         motion: Shuttle | Drift | None = None,
+        env_seed: EnvSeed = BY_RUN,
     ) -> None:
         """Build and compile the task's model. No renderer is opened before the first `observe`.
 
@@ -226,6 +250,7 @@ class LiberoSim(World):
             assets: From `assets.find_assets`.
             camera_size: Height and width of camera images, pixels.
             motion: Motion of objects to be grasped, until they are touched; None for no motion.
+            env_seed: Seeding of LIBERO's placement in stored initial states.
 
         A UsageError if a library has an unsupported version, or assets are missing.
         """
@@ -237,6 +262,9 @@ class LiberoSim(World):
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = contact_checker(self._data)
         self._restore = _restorer(self.env)
+        self._env_seed = env_seed
+        self._joint_samplers = tuple(self.env.object_property_initializers)
+        self._stream: tuple[int, list[_StreamPosition]] = (-1, [])  # a seed, and where its resets begin
         option = mujoco.MjvOption()
         option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
         self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
@@ -260,7 +288,8 @@ class LiberoSim(World):
                     f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: "
                     f"its initial states have {len(state)} numbers, the model needs {needed}"
                 )
-            self._reset_env(seed)
+            env_seed, earlier_resets = self._env_seed.draws(init_id, seed)
+            self._reset_env(env_seed, earlier_resets)
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
@@ -383,10 +412,11 @@ class LiberoSim(World):
         way = self._data.body(self.env.obj_body_id[obj]).xpos - self._data.site(place).xpos
         return float(np.linalg.norm(way))
 
-    def _reset_env(self, seed: int) -> None:
+    def _reset_env(self, seed: int, earlier_resets: int = 0) -> None:
         """Reset as LIBERO's hard reset does, without recompiling the model.
 
-        Every `forward` is needed: each changes the constraint solver's warm start.
+        It draws as LIBERO does after seeding and that many earlier resets. Every `forward` is needed:
+        each changes the constraint solver's warm start.
         """
         env = self.env
 
@@ -399,10 +429,40 @@ class LiberoSim(World):
             env._reset_internal()
 
         with use_assets(self.assets.path), _numpy_seed(seed):
-            self._restore()
+            self._go_to(self._position(seed, earlier_resets))
             _until_placed(attempt)
             env.sim.forward()
             env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
+
+    def _position(self, seed: int, number: int) -> _StreamPosition:
+        """Where the reset of that number begins, from 0 after seeding.
+
+        Those before it are drawn once for all.
+        """
+        env = self.env
+        first = _StreamPosition(np.random.RandomState(seed).get_state(), self._joint_samplers)
+        if number == 0:
+            return first
+        if self._stream[0] != seed:
+            self._stream = seed, [first]
+
+        def attempt() -> None:
+            env.object_property_initializers += self._joint_samplers  # as loading the model does
+            _draw(env)
+
+        positions = self._stream[1]
+        while len(positions) <= number:
+            self._go_to(positions[-1])
+            _until_placed(attempt)
+            samplers = tuple(env.object_property_initializers)
+            positions.append(_StreamPosition(np.random.get_state(), samplers))  # noqa: NPY002
+        return positions[number]
+
+    def _go_to(self, position: _StreamPosition) -> None:
+        """Bring model and random numbers to where a reset begins."""
+        self._restore()
+        np.random.set_state(position.generator)  # noqa: NPY002
+        self.env.object_property_initializers = list(position.joint_samplers)
 
     def _control_step(self, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""

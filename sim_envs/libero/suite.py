@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from configs.env_seed import parse_env_seed
 from configs.hashing import hash_of
 from configs.load import check
 from configs.motion import NONE, parse_motion
@@ -29,7 +30,7 @@ from sim_envs.world import EpisodeKey, World
 class LiberoSuite:
     """One of LIBERO's suites, or ours on its assets. Implements `sim_envs.suite.Suite`."""
 
-    supports = ("motion",)
+    supports = ("motion", "env_seed")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Find the suite's assets.
@@ -87,6 +88,7 @@ class LiberoSuite:
             assets=self._asset_set,
             camera_size=self.protocol.camera_size,
             motion=parse_motion(self.protocol.motion or NONE),
+            env_seed=parse_env_seed(self.protocol.env_seed),
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ def test_without_options_the_demo_runs(started):
     assert started[1] == RunConfig(
         suites=("libero_object",),
         init_ids=(40,),
+        env_seed="fixed",
         assets="standins",
         clock="profile:jetson-thor-roofline",
         video="all",

@@ -1,0 +1,66 @@
+"""Seeding of the environment in stored initial states: `fixed`, `stream` or `offset`, and a seed."""
+
+import dataclasses
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from configs.errors import UsageError, unknown
+
+FIXED, STREAM, OFFSET = "fixed", "stream", "offset"
+_FORMS = tuple(f"{kind} S" for kind in (FIXED, STREAM, OFFSET))
+_SEEDS = 2**32  # of NumPy's global generator
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvSeed:
+    """How an environment is seeded whose resets draw what a stored initial state does not restore.
+
+    Attributes:
+        kind: `fixed`: the seed before every reset. `offset`: before the reset of state i, the seed plus i.
+            `stream`: the seed once, before the first reset; state i has the draws of the (i + 1)-th.
+        seed: The seed; None for the run's.
+    """
+
+    kind: str = FIXED
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.seed is None else f"{self.kind} {self.seed}"
+
+    def resolved(self, run_seed: int) -> "EnvSeed":
+        """The same with its number, or `fixed` alone if that is the run's seed."""
+        if self.kind == FIXED and self.seed in (None, run_seed):
+            return BY_RUN
+        return EnvSeed(self.kind, run_seed if self.seed is None else self.seed)
+
+    def draws(self, init_id: int, run_seed: int) -> tuple[int, int]:
+        """The seed of a stored state's generator, and the number of resets between seeding and its own."""
+        seed = run_seed if self.seed is None else self.seed
+        if self.kind == OFFSET:
+            return (seed + init_id) % _SEEDS, 0
+        return seed, init_id if self.kind == STREAM else 0
+
+
+BY_RUN = EnvSeed()
+"""The run's seed, before every reset."""
+
+
+def parse_env_seed(text: str) -> EnvSeed:
+    """Parse `fixed S`, `stream S` or `offset S`, also with a colon; without S, it is the run's seed.
+
+    Another spelling, or a seed out of bounds, is a UsageError.
+    """
+    form = re.fullmatch(rf"({FIXED}|{STREAM}|{OFFSET})(?:(?: +|:)(\d+))?", text.strip(), re.ASCII)
+    if form is None:
+        raise unknown("env seed", text, _FORMS, remedy="S is a seed, such as 7.")
+    kind, number = form.groups()
+    seed = None if number is None else int(number[:20])
+    if seed is not None and seed >= _SEEDS:
+        raise UsageError(f"env seed {text!r}: give a seed from 0 to {_SEEDS - 1}")
+    return EnvSeed(kind, seed)
+
+
+EnvSeedText = Annotated[str, BeforeValidator(lambda value: str(parse_env_seed(str(value))))]
+"""The seeding of an environment as `parse_env_seed` reads it, in canonical spelling."""
