@@ -165,12 +165,6 @@ def _opened(video: Path) -> Iterator[cv2.VideoCapture]:
         stream.release()
 
 
-def save_still(path: Path, picture: Picture) -> None:
-    """Write an image as JPEG, without chroma subsampling, since it is mostly text."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(picture).save(path, quality=88, subsampling=0, optimize=True)
-
-
 def save_clip(
     path: Path, pictures: Sequence[Picture], *, milliseconds: Sequence[int], width: int, most_bytes: int
 ) -> None:
