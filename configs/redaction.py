@@ -34,7 +34,7 @@ _URL = re.compile(
     re.I | re.X,
 )
 """A URL in a text. A password may hold what only belongs in one as %2F, %3F or %23."""
-_USER = re.compile(r"(?<![\w/])[\w.%+~-]+:[^\s/@'\"]+@(?=[\w\[])")
+_USER = re.compile(r"(?<![\w/])[\w.%+~-]+:[^\s/@'\"]+@(?=\[|[A-Za-z]|\d+\.\d)")
 """User and password of an address without a scheme."""
 _NAMES = re.compile(r"^(?:-[\w-]+=)?(?:[\w.]+=)?")
 """The names before a value on a command line: `token=`, or `--policy-kwargs=token=`."""
