@@ -239,6 +239,7 @@ def test_tensorboard_reads_back_what_was_logged(tmp_path, policy, capsys):
 def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
     pytest.importorskip("wandb", reason="uv pip install -e '.[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(sys, "argv", ["eval.run", "--policy=ws://me:S3CRET@host"])
     runs = in_two_modes(tmp_path, WITH_VIDEO)
     run_evaluation(*runs, monitor=with_log(EvaluationConsole, ["wandb"]))
     for run in runs:
@@ -246,6 +247,7 @@ def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
         content = file.read_bytes()
         for logged in ("success/rate", log_id(run), runs[0].folder.run_id):
             assert logged.encode() in content
+        assert b"S3CRET" not in content, "W&B's own record of the command line"
         assert list(file.parent.rglob("*.mp4"))
 
 
