@@ -3,7 +3,7 @@
 uv run python gr00t/eval/run_gr00t_server.py --model-path CHECKPOINT --embodiment-tag LIBERO_PANDA
 uv pip install pyzmq websockets msgpack numpy
 python examples/bridge_gr00t.py --gr00t tcp://localhost:5555 --port 8000
-python -m eval.libero --policy ws://localhost:8000 --replan-steps 8
+oxygen-eval libero --policy ws://localhost:8000 --replan-steps 8
 """
 
 import argparse

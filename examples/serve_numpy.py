@@ -1,7 +1,7 @@
 """A policy in plain NumPy behind a socket: the gripper moves to a point above the table and closes.
 
 python examples/serve_numpy.py --port 8000
-python -m eval.libero --policy ws://localhost:8000
+oxygen-eval libero --policy ws://localhost:8000
 """
 
 import argparse

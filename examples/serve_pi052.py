@@ -4,7 +4,7 @@
     git -C lerobot fetch origin pull/4184/head && git -C lerobot checkout FETCH_HEAD    # if it has no pi052
     uv pip install -e 'lerobot[pi,dataset]' websockets msgpack
     python examples/serve_pi052.py --checkpoint FOLDER --instruction 'Update memory from …' --port 8000
-    python -m eval.libero --policy ws://localhost:8000 --mode isolated --clock measured
+    oxygen-eval libero --policy ws://localhost:8000 --mode isolated --clock measured
 
 The checkpoint is one trained with `memory_scratchpad`; --instruction is what its recipe (`subtask_mem.yaml`)
 says after the fields of the prompt. The harness decides by time stamps which texts are in a prompt, so

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The published protocol of libero_object in 16 shares, one node each, then one run of them all:
 #   shares=$(sbatch --parsable examples/slurm_array.sh)
-#   sbatch --dependency=afterok:$shares --wrap "python -m eval.merge runs/shards/*/* -o runs"
+#   sbatch --dependency=afterok:$shares --wrap "oxygen-eval merge runs/shards/*/* -o runs"
 # Submitting the same array again completes shares that were cut short or have errors, and skips the others.
 # With few episodes a share may have none; it ends without an error, so that the others are joined.
 #SBATCH --job-name=oxygen-eval
@@ -17,7 +17,7 @@ folder=runs/shards/$SLURM_ARRAY_TASK_ID
 said=$(mktemp)
 play() {  # srun does not inherit --cpus-per-task
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" \
-        python -m eval.libero --suite libero_object --policy pi05_libero --video none \
+        oxygen-eval libero --suite libero_object --policy pi05_libero --video none \
         --num-envs "$SLURM_CPUS_PER_TASK" --shard "$share" --output-dir "$folder" "$@" 2>&1 | tee "$said" \
         || grep -q "error: --shard $share has none of the" "$said"
 }

@@ -22,6 +22,7 @@ from sim_envs.world import EpisodeKey
 from tests.commands import ROOT, execute
 from tests.eval.factory import RunBuilder, episode, key
 
+EXAMPLES = ROOT / "examples"
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
 
@@ -86,16 +87,16 @@ def test_pages_that_the_code_names_exist():
 
 def test_a_world_of_the_documentation_plays(tmp_path):
     program = files_and_program("docs/worlds.md", tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     assert len(program) == 3
     assert python(tmp_path, "\n".join(program)) == "False reach the red ball with the fingertip\n"
     wrapped = """
-import gymnasium, my_envs, numpy as np
+import gymnasium, force_cart_pole, numpy as np
 env = gymnasium.make("ForceCartPole-v0")
 env.reset(seed=0)
 print(env.step(np.array([0.5], np.float32))[-1])
 """
-    assert python(tmp_path, wrapped) == "{'is_success': False}\n"
+    assert python(EXAMPLES, wrapped) == "{'is_success': False}\n"
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):
@@ -129,21 +130,19 @@ for often, source in (*cases, ("", "none")):
     assert python(tmp_path, play) == counted + "raised it 0 times True\n"
 
 
-def test_a_droid_task_of_the_documentation_opens(tmp_path):
-    assert files_and_program("docs/droid.md", tmp_path) == []
+def test_the_example_of_a_droid_task_opens():
     open_and_reset = """
 from sim_envs.suite import open_suite
-suite = open_suite("my_suite.yaml")
+suite = open_suite("droid_suite.yaml")
 assert suite.expert_tasks() == suite.tasks()
 world = suite.open(suite.tasks()[0])
 world.reset(init_id=0, seed=7, settle_steps=1)
 print(world.observe().language)
 """
-    assert python(tmp_path, open_and_reset) == "put the cube on the plate\n"
+    assert python(EXAMPLES, open_and_reset) == "put the cube on the plate\n"
 
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
-EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -272,7 +271,7 @@ def submitted(tmp_path):
 def test_a_share_has_all_cores_of_its_node(submitted):
     code, line = submitted()
     assert code == 0
-    assert line.startswith("--cpus-per-task=2 python -m eval.libero ")
+    assert line.startswith("--cpus-per-task=2 oxygen-eval libero ")
     assert line.endswith("--num-envs 2 --shard 3/16 --output-dir runs/shards/3")
 
 
