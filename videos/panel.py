@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 
 import cv2
@@ -233,9 +234,9 @@ def _draw_numbers(caption: Caption) -> Image.Image:
         left = x + round(font.getlength(value)) + 6
         draw.text((left, 47), unit, theme.MUTED, load_font(15), anchor="ls")
     small = load_font(14)
-    draw.text(
-        (176, 68), cut(caption.clock, small, theme.SIDEBAR_TEXT - 176), theme.DIMMED, small, anchor="ls"
-    )
+    clock = cut(caption.clock, small, theme.SIDEBAR_TEXT)
+    left = min(176, theme.SIDEBAR_TEXT - math.ceil(small.getlength(clock)))  # a long name begins further left
+    draw.text((left, 68), clock, theme.DIMMED, small, anchor="ls")
     return block
 
 

@@ -211,3 +211,13 @@ def test_an_updated_frame_equals_one_drawn_at_the_later_time(queries, robot, bef
     picture = compose(cameras(count, size=(64, 64)), earlier)
     draw_moment(picture, later)
     assert changed(picture, compose(cameras(count, size=(64, 64)), later)) is None
+
+
+@pytest.mark.parametrize("has_texts", [True, False])
+def test_the_name_of_a_device_is_whole(has_texts):
+    caption = dataclasses.replace(CAPTION, timeline=QueryTimeline(), has_texts=has_texts)
+    one, other = (
+        compose(cameras(), dataclasses.replace(caption, clock=f"jetson-agx-thor-{name}"))
+        for name in ("roofline", "rooflino")
+    )
+    assert changed(one, other) is not None
