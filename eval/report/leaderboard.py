@@ -26,8 +26,6 @@ from eval.records.reader import RunIdentity, read_episodes, read_identity, requi
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
-from eval.report.figures import colours_of
-from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
     MEASURED,
@@ -406,7 +404,6 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
     content = {
         "title": "Leaderboard",
         "board": board,
-        "rates": _rates,
         "unranked": Table.of_cells(["run", "reason"], unranked, left=2),
         "formats": list(texts),
     }
@@ -477,19 +474,3 @@ def _latex(board: Leaderboard) -> str:
             title = " ".join(f"{suite}: {each.title}".split())
             parts += [f"% {visible_text(title)}", to_latex(each.table)]
     return "\n".join(parts)
-
-
-def _rates(table: RankedTable) -> list[dict[str, Any]]:
-    entries = table.table.rows
-    labels = labels_of([entry.run for entry in entries])
-    return [
-        {
-            "label": badged(label, entry.run.assets.name),
-            "colour": colour,
-            "percent": entry.row["pc_success"],
-            "low": entry.row["pc_success_ci95"][0],
-            "high": entry.row["pc_success_ci95"][1],
-        }
-        for entry, label, colour in zip(entries, labels, colours_of(labels), strict=True)
-        if entry.row["pc_success_ci95"] is not None
-    ]

@@ -143,7 +143,7 @@ def test_a_leaderboard_groups_its_rows(tmp_path, open_page):
     for name, mode in (("a", "isolated"), ("b", "unified"), ("c", "isolated")):
         RunBuilder.at(tmp_path / "runs" / name, mode=mode).add_all("sst")
     page = open_page(write_leaderboard(read_leaderboard([tmp_path / "runs"]), tmp_path / "board"))
-    assert page.locator(".track i").count() == 3  # a bar for every run
+    assert page.locator(".whisker").count() == 3  # an interval for every run
     page.get_by_label("Group by").select_option("mode")
     assert page.locator("tr.group").all_inner_texts() == ["isolated", "unified"]
 
@@ -227,7 +227,7 @@ def test_the_page_follows_the_run_and_shows_text_as_text(run, open_page):
         playwright.expect(page.locator("#note")).to_contain_text("There is more")  # an open episode stays
         page.get_by_role("button", name="Close").click()
         playwright.expect(status).to_contain_text("Running: 3 of 4 episodes recorded")
-        playwright.expect(page.locator("main table").first).to_contain_text("1 of 2 (50.0 %)")
+        playwright.expect(page.locator(".bars").first).to_contain_text("1 of 2")
         playwright.expect(errors.locator("details[open]")).to_have_count(1)  # what is open stays open
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
         page.close()  # before the server ends, which it asks again and again

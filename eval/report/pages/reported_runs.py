@@ -12,7 +12,7 @@ from configs.motion import NONE
 from configs.paths import is_locked
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
 from eval.report.figures import colours_of
 from eval.report.labels import labels_of
 from eval.report.table import PAUSED, format_clock_of
@@ -71,6 +71,11 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
         dataclasses.replace(run, label=badged(label, run.identity.assets.name), colour=colour)
         for run, label, colour in named
     ], refused
+
+
+def merit(episode: EpisodeResult) -> tuple[float, ...]:
+    """Orders graded episodes from the worst to the best: a solved, advanced, talkative and short one."""
+    return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
 
 
 def facts(run: ReportedRun) -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""Builds the report of one run or several: head, verdicts, tasks, distributions, episodes."""
+"""Builds the report of one run or several: the result, episodes, tasks, and statistics in full."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 
-from configs.assets import badged
+from configs.assets import STANDINS, badged
 from configs.errors import UsageError, pluralize
 from eval.metrics.language import HEADLINES, ORACLE, true_text
-from eval.metrics.noninferiority import exceeds
 from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.metrics.success import aggregate, rate_of, timings_of
@@ -20,9 +21,10 @@ from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report import result_tables as results
 from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
-from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
+from eval.report.conclusion import Judged, conclude, conclude_run
+from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
-from eval.report.table import PAUSED, Column, Table, percentage
+from eval.report.table import NO_VALUE, PAUSED, Column, Table, clock_label
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -49,6 +51,7 @@ def report_files(
     keys = sorted({key for run in runs for key in run.episodes})
     samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
     timings: list[dict[EpisodeKey, Mapping[str, Sequence[float]]]] = [{} for _ in runs]
+    videos: list[tuple[ReportedRun, EpisodeResult, str]] = []
     for key in keys:
         sides: list[dict[str, Any] | None] = []
         for number, run in enumerate(runs):
@@ -69,6 +72,7 @@ def report_files(
                 no_video = f"the video {episode.video} is missing from the run's folder"
                 if (video := run.folder.path / episode.video).is_file():
                     name, no_video = f"videos/{number}/{episode.video.removeprefix('videos/')}", None
+                    videos.append((run, episode, name))
                     yield name, video
             data = _episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
             sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
@@ -80,23 +84,29 @@ def report_files(
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
     assets = [run.identity.assets.name for run in runs]
-    suites: dict[str, list[dict[str, Any]]] = {}
-    for suite in names:
-        for run in runs:
-            if rate := rate_of([each for each in run.episodes.values() if each.key.suite == suite]):
-                suites.setdefault(suite, []).append({**rate, "label": run.label, "colour": run.colour})
+    suites = {
+        suite: _rates(runs, [key for key in keys if key.suite == suite]) for suite in names if len(names) > 1
+    }
+    conclusion, statistics, not_compared = _conclude(runs)
     found = _distributions(runs, samples)
     content = {
         "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
         "live": live,
-        "swatch": swatch,
+        "times": "Latency" if any(run.identity.clock != PAUSED for run in runs) else "Times",
         "refused": refused,
         "runs": runs,
         "facts": _shared_facts(runs),
-        "verdicts": list(_verdicts(runs)),
+        "conclusion": conclusion,
+        "not_compared": not_compared,
+        "badges": list(dict.fromkeys(badge for run in runs for badge in _badges(run))),
+        "rates": _rates(runs, keys),
+        "clips": _clips(videos),
+        "statistics": statistics,
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
         "summary": _summary_table(runs, rows),
+        "texts": _texts_table(runs, rows),
         "suites": suites,
+        "differing": _differing(runs, keys),
         "tasks": _tasks_table(runs, keys),
         "episodes": _episodes_table(runs, keys),
         "plots": {"curves": _success_over_time(runs), "distributions": found},
@@ -194,34 +204,74 @@ def _sample(
                 samples[f"staleness: {each.text.task} (ms)"].append(late_ms)
 
 
-def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
-    """One sentence per comparison with the first run, or per run if there is one."""
+def _conclude(runs: Sequence[ReportedRun]) -> tuple[str, list[str], list[str]]:
+    """The conclusion, the sentences of all verdicts on which it rests, and why runs are not compared."""
     reference, *others = runs
     if not others:
-        total, rate = len(reference.episodes), rate_of(list(reference.episodes.values()))
-        errors = total - (rate["of"] if rate else 0)
-        if rate is None or exceeds(errors, total):
-            return [f"No verdict: {errors} of {pluralize(total, 'episode')} ended in an error."]
-        solved = f"{reference.label} solved {rate['hits']} of {pluralize(rate['of'], 'episode')}"
-        between = "95 % {low:.1f} to {high:.1f}".format(**rate)
-        return [f"{solved}: {percentage(rate['percent'], 1, ' %')}, {between}."]
-    sentences = []
+        if not reference.episodes:
+            return "No episode is recorded yet.", [], []
+        rate = rate_of(list(reference.episodes.values()))
+        return conclude_run(reference.label, rate, len(reference.episodes)), [], []
+    compared, judged, sentences, problems = [reference.label], list[Judged](), list[str](), list[str]()
     for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
             comparison = compare(reference.folder, run.folder, partial=not done)
-            judged = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
+            judgements = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
         except UsageError as error:
-            sentences.append(f"{run.label} is not compared with {reference.label}: {error}.")
+            problems.append(f"{run.label} is not compared with {reference.label}: {error}.")
             continue
-        sentences += judged.sentences
+        compared.append(run.label)
+        judged.append((comparison, judgements))
+        sentences += judgements.sentences
         parts = []
         for heading, each in comparison.measures.items():
             between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
             parts.append(f"{heading} {format_points(each.difference, digits=2)}{between}")
         if parts:
             sentences.append(f"{run.label} minus {reference.label}: {'; '.join(parts)}.")
-    return sentences
+    conclusion = conclude(compared, judged) if judged else "No verdict: no two runs can be compared."
+    return conclusion, sentences, problems
+
+
+def _rates(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
+    """The success rate of each run in some episodes, for bars; runs without a graded one are left out."""
+    found = [(run, rate_of([run.episodes[key] for key in keys if key in run.episodes])) for run in runs]
+    return [{**rate, "label": run.label, "colour": run.colour} for run, rate in found if rate]
+
+
+def _badges(run: ReportedRun) -> list[str]:
+    """What a reader of the success rate of a run must know."""
+    return [
+        *(["stand-in assets"] if run.identity.assets.name == STANDINS else []),
+        *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
+        *([f"{run.label}: {run.note}"] if run.note else []),
+    ]
+
+
+def _clips(videos: Sequence[tuple[ReportedRun, EpisodeResult, str]]) -> list[dict[str, str]]:
+    """The best and the worst video of graded episodes."""
+
+    def clip(which: str, run: ReportedRun, episode: EpisodeResult, video: str) -> dict[str, str]:
+        lasted = f"{episode.steps} steps" if episode.simulated_s is None else f"{episode.simulated_s:.1f} s"
+        outcome = episode.outcome.value.replace("_", " ")
+        return {
+            "which": which,
+            "run": swatch(run.label, run.colour),
+            "css": episode.outcome.value,
+            "outcome": f"{outcome} after {lasted}",
+            "task": _link(episode),
+            "video": video,
+            "name": f"{which} video: {run.label}, {outcome}: {episode.language}",
+        }
+
+    graded = sorted((each for each in videos if graded_only([each[1]])), key=lambda each: merit(each[1]))
+    chosen = [*graded[-1:], *graded[:-1][:1]]
+    return [clip(which, *each) for which, each in zip(("Best", "Worst"), chosen, strict=False)]
+
+
+def _link(episode: EpisodeResult) -> Markup:
+    return link(f"#episode={quote(str(episode.key))}", episode.language)
 
 
 def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | None, str]]]:
@@ -236,23 +286,29 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
 
 
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
-    def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
-        row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
-        return count if row["pc_success"] is None else f"{count} ({percentage(row['pc_success'], 1, ' %')})"
-
     is_charged = any(run.identity.clock != PAUSED for run in runs)
-    numbers = [
-        *(results.INTERVAL, results.TIME, results.QUERIES),
-        *([results.HELD] if is_charged else []),
-        *map(results.text_column, results.graded_tasks(rows)),
-        *([results.STALENESS] if any(row["staleness_ms"] is not None for row in rows) else []),
-    ]
     columns = [
-        Column(heading="run", cell=lambda pair: swatch(pair[0].label, pair[0].colour), align="left"),
-        Column(heading="solved", cell=solved_of),
-        *(column.of(lambda pair: pair[1]) for column in numbers),
+        results.N,
+        dataclasses.replace(results.N, heading="solved", cell=lambda row: str(row["n_success"])),
+        *(results.SUCCESS, results.INTERVAL, results.TIME, results.QUERIES),
+        *([results.HELD] if is_charged else []),
+        results.ERRORS,
     ]
-    return Table(columns=columns, groups=[list(zip(runs, rows, strict=True))])
+    return _of_runs(runs, rows, columns)
+
+
+def _texts_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table | None:
+    """How right and how late texts were; None if none could be graded."""
+    if not (tasks := results.graded_tasks(rows)):
+        return None
+    is_late = any(row["staleness_ms"] is not None for row in rows)
+    return _of_runs(runs, rows, [*map(results.text_column, tasks), *([results.STALENESS] if is_late else [])])
+
+
+def _of_runs(runs: Sequence[ReportedRun], rows: Sequence[results.Row], columns: Sequence[Column]) -> Table:
+    names = Column(heading="run", cell=lambda pair: swatch(pair[0].label, pair[0].colour), align="left")
+    numbers = [column.of(lambda pair: pair[1]) for column in columns]
+    return Table(columns=[names, *numbers], groups=[list(zip(runs, rows, strict=True))])
 
 
 def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
@@ -280,61 +336,78 @@ def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Tab
         [[e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == task] for run in runs]
         for task in tasks
     ]
+    suite = Column(heading="suite", cell=lambda row: first(row).key.suite, align="left", choices=True)
     columns = [
-        Column(heading="suite", cell=lambda row: first(row).key.suite, align="left", choices=True),
-        Column(heading="task", cell=lambda row: str(first(row).key.task_id)),
         Column(heading="instruction", cell=lambda row: first(row).instruction, align="left"),
         *(rate_column(number, run) for number, run in enumerate(runs)),
+        *([suite] if len({suite for suite, _ in tasks}) > 1 else []),
+        Column(heading="task", cell=lambda row: str(first(row).key.task_id)),
     ]
     return Table(columns=columns, groups=[rows])
+
+
+def _differ(runs: Sequence[ReportedRun], key: EpisodeKey) -> bool:
+    played = [run.episodes[key] for run in runs if key in run.episodes]
+    return len({solved(each) for each in graded_only(played)}) > 1
+
+
+def _differing(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> str:
+    """In how many episodes runs differ, in a sentence; of two, also which of them solved these."""
+    differing = [key for key in keys if _differ(runs, key)]
+    if not differing:
+        return "The runs agree in every episode."
+    sentence = f"The runs differ in {len(differing)} of {pluralize(len(keys), 'episode')}"
+    if len(runs) == 2:
+        alone = (
+            f"{sum(solved(r.episodes[key]) for key in differing)} solved by {r.label} alone" for r in runs
+        )
+        sentence += f": {', '.join(alone)}"
+    return f"{sentence}. These come first."
 
 
 def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
     """A row per episode, with its result in each run; discordant ones first."""
 
-    def differs(key: EpisodeKey) -> bool:
-        played = [run.episodes[key] for run in runs if key in run.episodes]
-        return len({solved(each) for each in graded_only(played)}) > 1
+    def outcome(run: ReportedRun, key: EpisodeKey) -> str:
+        return run.episodes[key].outcome.value if key in run.episodes else ""
 
-    def task(key: EpisodeKey) -> str:
-        text = next(run.episodes[key].language for run in runs if key in run.episodes)
-        return link(f"#episode={quote(str(key))}", text)
+    def outcome_column(run: ReportedRun) -> Column:
+        return Column(
+            heading=run.label,
+            cell=lambda key: outcome(run, key).replace("_", " ") or "not played",
+            align="left",
+            css=lambda key: outcome(run, key),
+            choices=True,
+        )
 
-    def of_run(run: ReportedRun) -> list[Column]:
-        def outcome(key: EpisodeKey) -> str:
-            return run.episodes[key].outcome.value if key in run.episodes else ""
-
-        def seconds(key: EpisodeKey) -> str:
+    def seconds_column(run: ReportedRun) -> Column:
+        def cell(key: EpisodeKey) -> str:
             simulated_s = run.episodes[key].simulated_s if key in run.episodes else None
             return "" if simulated_s is None else f"{simulated_s:.2f}"
 
-        return [
-            Column(
-                heading=run.label,
-                cell=lambda key: outcome(key).replace("_", " ") or "not played",
-                align="left",
-                css=outcome,
-                choices=True,
-            ),
-            Column(heading=f"{run.label} (s)", cell=seconds),
-        ]
+        return Column(heading=f"{run.label} (s)", cell=cell)
 
-    outcomes = Column(
-        heading="outcomes",
-        cell=lambda key: "differ" if differs(key) else "agree",
-        align="left",
-        choices=True,
-    )
+    def agreement(key: EpisodeKey) -> str:
+        graded = graded_only([run.episodes[key] for run in runs if key in run.episodes])
+        return "differ" if _differ(runs, key) else "agree" if len(graded) > 1 else NO_VALUE
+
+    suite = Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True)
+    seed = Column(heading="seed", cell=lambda key: str(key.seed))
     columns = [
-        *([outcomes] if len(runs) > 1 else []),
-        Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True),
+        Column(
+            heading="instruction",
+            cell=lambda key: _link(next(run.episodes[key] for run in runs if key in run.episodes)),
+            align="left",
+        ),
+        *map(outcome_column, runs),
+        *map(seconds_column, runs),
+        *([suite] if len({key.suite for key in keys}) > 1 else []),
         Column(heading="task", cell=lambda key: str(key.task_id)),
-        Column(heading="instruction", cell=task, align="left"),
         Column(heading="init", cell=lambda key: str(key.init_id)),
-        Column(heading="seed", cell=lambda key: str(key.seed)),
-        *(column for run in runs for column in of_run(run)),
+        *([seed] if len({key.seed for key in keys}) > 1 else []),
+        *([Column(heading="outcomes", cell=agreement, align="left", choices=True)] if len(runs) > 1 else []),
     ]
-    return Table(columns=columns, groups=[sorted(keys, key=lambda key: not differs(key))])
+    return Table(columns=columns, groups=[sorted(keys, key=lambda key: not _differ(runs, key))])
 
 
 def _episode_data(

@@ -60,7 +60,7 @@ def page_files(template: str, content: Mapping[str, Any]) -> Iterator[tuple[str,
     """Name and content of the page that a template renders to, and of the files it refers to."""
     for name in _SHARED:
         yield name, page_file(name)
-    page = _environment().get_template(template).render(content)
+    page = _environment().get_template(template).render(content, swatch=swatch)
     yield "index.html", page.encode("utf-8", "backslashreplace")
 
 

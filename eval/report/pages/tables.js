@@ -177,8 +177,19 @@ function compare(a, b, descending = false) {
 }
 
 themeButton(document.getElementById("theme"));
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address keeps its state
-  document.getElementById("content").focus();
+for (const link of document.querySelectorAll(".skip, nav a")) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault(); // the address keeps its state
+    const target = document.querySelector(link.hash), folded = target.closest("details");
+    if (folded) folded.open = true;
+    target.scrollIntoView();
+    (folded?.querySelector("summary") ?? target).focus({ preventScroll: true });
+  });
+}
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("details:not([open])")];
+  for (const each of unfolded) each.open = true;
 });
+addEventListener("afterprint", () => { for (const each of unfolded) each.open = false; });
 const tables = [...document.querySelectorAll("table[data-table]")].map((table) => new SortedTable(table));

@@ -239,11 +239,11 @@ const viewer = (() => {
   }
 
   if (table) {
-    table.table.addEventListener("click", (event) => {
+    document.addEventListener("click", (event) => {
       const chosen = event.target.closest('a[href^="#episode="]');
       if (!chosen || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      go(keyOf(chosen.closest("tr")));
+      go(new URLSearchParams(chosen.hash.slice(1)).get("episode"));
       place.scrollIntoView({ block: "nearest" });
     });
     addEventListener("hashchange", () => { const key = address.get("episode"); if (key && key !== open?.key) load(key); });

@@ -10,6 +10,7 @@ from eval.records.schema import RunFolder
 from eval.report.__main__ import app
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
+from eval.report.conclusion import conclude
 from eval.report.pages.run_report import write_report
 from tests.commands import call
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
@@ -45,6 +46,31 @@ def test_the_verdict_is_that_of_the_comparison(tmp_path):
     page = write_report(runs, tmp_path / "out").read_text()
     assert re.findall(r"<td>(differ|agree)</td>", page) == ["differ", *["agree"] * 4]
     assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}"), "discordant ones come first"
+
+
+def test_the_first_card_has_the_conclusion_the_conditions_and_the_best_and_the_worst_video(tmp_path):
+    about = {"assets": {"name": "standins", "digest": "d1ge57000000"}, "config": {"clock": "fixed:100"}}
+    runs = two_runs(tmp_path, "sss", "stt", **about)
+    (runs[1] / "videos").mkdir()
+    for number, (outcome, steps) in enumerate((("success", 90), ("success", 30), ("timeout", 60))):
+        (runs[1] / "videos" / f"{number}.mp4").write_bytes(b"film")
+        at, video = key(7 + number), f"videos/{number}.mp4"
+        for run, changes in zip(runs, ({}, {"video": video}), strict=True):
+            RunBuilder(RunFolder(run)).add(episode(at, outcome, steps=steps, **changes))
+    card, _, rest = write_report(runs, tmp_path / "out").read_text().partition("</section>")
+    comparison = compare(*map(RunFolder, runs))
+    labels = ["isolated [stand-ins]", "unified [stand-ins]"]
+    assert conclude(labels, [(comparison, judge_all(comparison))]) in card
+    assert "83.3 %" in card
+    assert re.findall("<li>([^<]*)</li>", card) == ["stand-in assets", "clock fixed:100, continue"]
+    assert re.findall(r'<video src="videos/\d/(\d)', card) == ["1", "2"]
+    sections = re.findall(r"<h2[^>]*>([^<]*)<", rest)
+    assert sections[:2] == ["What differs, episode by episode", "Success per task"]
+    folded = re.findall(r"<details>\n<summary><h2[^>]*>([^<]*)<", rest)
+    assert {"Statistics in full", "What was run"} <= set(folded)
+    anchors = re.findall(r'<a href="#([\w-]+-heading)"', card)
+    assert anchors
+    assert all(f'id="{anchor}"' in rest for anchor in anchors)
 
 
 def test_control_steps_are_those_of_the_log(tmp_path):
@@ -143,7 +169,7 @@ def test_a_policy_without_texts_and_clock_has_nothing_of_either(tmp_path):
     run.add(episode(key(), simulated_s=4.0), query(texts={"truth": truth()}))
     page = write_report([run.path], tmp_path / "out")
     shown = page.read_text().partition('<script type="application/json"')[0]
-    assert "random solved 1 of 1 episode" in shown
-    for word in ("narration", "memory", "staleness", "held", "Mode", "actions solved"):
+    assert "random solved 100 % of 1 episode" in shown
+    for word in ("narration", "memory", "staleness", "held", "Mode", "Texts", "Latency", "clock "):
         assert word not in shown, word
     assert side(page, key())["texts"] == side(page, key())["truths"] == []
