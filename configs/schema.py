@@ -273,7 +273,7 @@ class PlayedConfig(Preset):
             suite's.
         env_seed: Seeding of the environment, which draws what a stored initial state does not restore:
             "stream S" (S once per task; state i has the draws of reset i + 1), "fixed S" (S before every
-            reset), or "offset S" (S + i). Without S: the run's seed. Default: the suite's.
+            reset), or "offset S" (S + i); also stream:S. Without S: the run's seed. Default: the suite's.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
