@@ -115,7 +115,7 @@ def _kinds_of(hint: Any) -> set[Any]:
     return {hint}
 
 
-def _pieces(given: Iterable[str]) -> list[str]:
+def pieces_of(given: Iterable[str]) -> list[str]:
     """The items of a list given as several values, several options, commas, or any mix of them."""
     pieces = [piece.strip() for value in given for piece in value.split(",")]
     if not all(pieces):
@@ -126,7 +126,7 @@ def _pieces(given: Iterable[str]) -> list[str]:
 def _numbers(given: Sequence[str]) -> tuple[int, ...]:
     """Numbers (`7`) and ranges that include both ends (`0-9`)."""
     numbers: dict[int, None] = {}
-    for piece in _pieces(given):
+    for piece in pieces_of(given):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
         if match is None:
             raise UsageError(f"{piece!r} is neither a number (7) nor a range (0-9)")
@@ -209,12 +209,12 @@ def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, Param
 Words = Annotated[tuple[str, ...], _LIST]
 """A list of words, unchanged: `--policy-kwargs a=1 b=2`."""
 
-Several = Annotated[tuple[ValueT, ...], *_list_option(lambda given: tuple(dict.fromkeys(_pieces(given))))]
+Several = Annotated[tuple[ValueT, ...], *_list_option(lambda given: tuple(dict.fromkeys(pieces_of(given))))]
 """A list without duplicates: `--mode a b`, `--mode a --mode b` and `--mode a,b` are equivalent."""
 
 Names = Several[str]
 
-RepeatableNames = Annotated[tuple[str, ...], *_list_option(lambda given: tuple(_pieces(given)))]
+RepeatableNames = Annotated[tuple[str, ...], *_list_option(lambda given: tuple(pieces_of(given)))]
 """Likewise, with duplicates."""
 
 NamesOrNone = Annotated[Names, AfterValidator(lambda names: () if names == ("none",) else names)]

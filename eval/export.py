@@ -1,4 +1,4 @@
-"""`python -m eval.export RUN --format FORMAT`: a run's results in the formats of other tools."""
+"""`python -m eval.export RUN… --format FORMAT`: a run's results in the formats of other tools."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.errors import unknown
+from configs.errors import UsageError, unknown
 from configs.paths import usable_file
 from eval.records.schema import RunFolder
 
@@ -15,22 +15,35 @@ app = App(name="oxygen-eval export")
 
 
 @app.default
-def main(run: Path, /, *, to: Annotated[str, Parameter(name="--format")], output: Path | None = None) -> None:
-    """Export a complete run for another tool, from its records alone.
+def main(
+    *runs: Path,
+    to: Annotated[str, Parameter(name="--format")],
+    columns: str | None = None,
+    output: Path | None = None,
+) -> None:
+    """Export a complete run for another tool, or several as a LaTeX table, from their records alone.
 
     Args:
-        run: Folder of a run.
+        runs: Folder of a run; with latex, of any number of runs.
         to: lerobot (eval_info.json), vla-eval (aggregate JSON), junit (XML for CI), csv (a line per episode),
-            latex (a table) or model-card (Hugging Face's model-index).
+            latex (the leaderboard's table of policies and suites) or model-card (Hugging Face's model-index).
+        columns: With latex, columns to show instead of the default ones, such as
+            "policy,success,95 % interval,n,time to success".
         output: Write here instead of the terminal.
     """
-    from eval.report.export import FORMATS  # slow: statistics; --help needs none
+    from eval.report.export import FORMATS, latex  # slow: statistics; --help needs none
 
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
+    if not runs:
+        raise UsageError("no run given; name the folder of a run, such as runs/RUN")
+    if to != "latex" and (len(runs) > 1 or columns is not None):
+        what = f"{len(runs)} runs" if len(runs) > 1 else "--columns"
+        raise UsageError(f"{what} with --format {to}; only --format latex takes several runs and --columns")
     if output is not None:
         usable_file(output, "--output")
-    text = FORMATS[to](RunFolder(run))
+    folders = [RunFolder(run) for run in runs]
+    text = latex(*folders, columns=columns) if to == "latex" else FORMATS[to](*folders)
     if output is None:
         sys.stdout.write(text)
     else:

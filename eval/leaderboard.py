@@ -19,6 +19,7 @@ def main(
     *paths: Path,
     error_budget: float = ERROR_BUDGET,
     published: Annotated[bool, Parameter(negative=())] = False,
+    columns: str | None = None,
     output_dir: Annotated[Path | None, Parameter(name=["--output-dir", "-o"])] = None,
 ) -> None:
     """Rank recorded runs, in one table for each suite, protocol and set of episodes.
@@ -32,11 +33,14 @@ def main(
         error_budget: Maximum percentage of errors of a ranked run.
         published: Also show success rates that others published, in a block of its own: other machines, other
             assets, never ranked with runs.
+        columns: Columns to show instead of the default ones, by heading without the unit, such as
+            "rank,policy,success,time to success,run". The page and CSV have all.
         output_dir: Write a page, Markdown, CSV, JSON and LaTeX to this folder. Default: print Markdown.
     """
     if output_dir is not None:
         usable_folder(output_dir, "--output-dir")
     board = read_leaderboard(paths or (Path("runs"),), error_budget=error_budget, published=published)
+    board = board.showing(columns)
     if output_dir is None:
         sys.stdout.write(leaderboard_markdown(board))
     else:

@@ -1,4 +1,4 @@
-"""A run's results in the formats of other tools."""
+"""A run's results in the formats of other tools, and several runs' in LaTeX."""
 
 import dataclasses
 import json
@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from configs.assets import badge, badged
+from configs.assets import badged
 from configs.console import visible_text
 from configs.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
-from eval.report import result_tables as columns
-from eval.report.table import PAUSED, Column, percentage, to_csv, to_latex
+from eval.report.leaderboard import leaderboard_latex, read_leaderboard
+from eval.report.table import PAUSED, to_csv
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -180,22 +180,13 @@ def episodes_csv(folder: RunFolder) -> str:
     )
 
 
-def latex(folder: RunFolder) -> str:
-    """A LaTeX table (package booktabs) with a row per suite."""
-    run, results = _read_rates(folder)
-    parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
-    parts += [f"assets {run.assets}" if run.assets.digest else "", f"protocol {run.protocol_hash}"]
-    described = " ".join(visible_text(", ".join(filter(None, parts))).split())
-    numbers = [
-        dataclasses.replace(columns.N, heading="episodes"),
-        Column(heading="success (%)", cell=lambda row: percentage(row["pc_success"], 1)),
-        columns.INTERVAL,
-        columns.TIME,
-    ]
-    suites = list(results["per_suite"].items())
-    overall = [[("all suites", results["overall"])]] if len(suites) > 1 else []
-    table = columns.labelled("suite", numbers, [suites, *overall]).marked(badge(run.assets.name))
-    return f"% {described}\n{to_latex(table)}"
+def latex(*folders: RunFolder, columns: str | None = None) -> str:
+    """The leaderboard of runs in LaTeX, with columns named `a,b` or those of a paper."""
+    for folder in folders:
+        _read_rates(folder)
+    board = read_leaderboard([folder.path for folder in folders]).showing(columns)
+    left_out = [f"% not ranked: {visible_text(each['reason'])}" for each in board.unranked]
+    return "\n".join([*left_out, leaderboard_latex(board)])
 
 
 def model_card(folder: RunFolder) -> str:

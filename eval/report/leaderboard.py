@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import yaml
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from configs.assets import badged
+from configs.cli import pieces_of
 from configs.console import visible_text
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from configs.hashing import hash_of
 from configs.motion import NONE
 from configs.schema import RunConfig
@@ -26,6 +28,7 @@ from eval.records.reader import RunIdentity, read_episodes, read_identity, requi
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
+from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
     MEASURED,
@@ -34,6 +37,7 @@ from eval.report.table import (
     Table,
     clock_label,
     format_clock_of,
+    in_latex,
     in_markdown,
     in_markdown_code,
     to_csv,
@@ -102,6 +106,7 @@ class Entry:
     episodes: Episodes
     # Heading to the entry of each suite, of one run or of several; empty for one suite.
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
+    label: str = ""  # its name in its table: the policy, and what else tells it apart
     rank: Rank = dataclasses.field(default_factory=Rank)  # its rank in its table
 
     @property
@@ -139,6 +144,38 @@ class Leaderboard:
     # Title to success rates that others published, never ranked with runs; empty unless asked for.
     published: Mapping[str, Table] = dataclasses.field(default_factory=dict)
 
+    @property
+    def tables(self) -> list[RankedTable]:
+        """All tables of runs."""
+        return [table for of_suite in self.suites.values() for table in of_suite]
+
+    @property
+    def summarized(self) -> set[str]:
+        """The suites of which every row is part of a row of a table of several suites."""
+        entries: list[Entry] = [entry for table in self.tables for entry in table.table.rows]
+        parts = {(part.run.run_id, part.suite) for entry in entries for part in entry.parts.values()}
+        alone = {each.suite for each in entries if (each.run.run_id, each.suite) not in parts}
+        return {suite for _, suite in parts} - alone
+
+    def showing(self, columns: str | None) -> "Leaderboard":
+        """The leaderboard with columns named `a,b`, which each table shows as far as it has them.
+
+        Raises:
+            UsageError: No table has a column of a name.
+        """
+        if columns is None:
+            return self
+        names = pieces_of([columns])
+        known = dict.fromkeys(column.name for table in self.tables for column in table.table.columns)
+        for name in names:
+            if self.tables and name not in known:
+                raise unknown("column", name, known)
+        suites = {
+            suite: [dataclasses.replace(each, table=each.table.showing(names)) for each in tables]
+            for suite, tables in self.suites.items()
+        }
+        return dataclasses.replace(self, suites=suites)
+
 
 def read_leaderboard(
     paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET, published: bool = False
@@ -163,7 +200,16 @@ def read_leaderboard(
             ranked, left_out = [], [{"run_id": folder.run_id, "reason": str(error)}]
         entries += ranked
         unranked += left_out
-    averages = [entry for paper in _PAPER_TABLES for entry in _averages(entries, paper)]
+    averages: list[Entry] = []
+    for paper in _PAPER_TABLES:
+        averages += _averages(entries, paper["suites"], paper["title"])
+    papers = [{part.suite for part in entry.parts.values()} for entry in averages]
+    together = defaultdict[str, set[str]](set)
+    for entry in entries:
+        together[entry.run.run_id].add(entry.suite)
+    for suites in sorted({tuple(sorted(each)) for each in together.values()}):
+        if len(suites) > 1 and not any(paper.issuperset(suites) for paper in papers):
+            averages += _averages(entries, dict(zip(suites, suites, strict=True)), ", ".join(suites))
     others: dict[str, Table] = {}
     for paper in _PAPER_TABLES if published else ():
         rows = [
@@ -173,8 +219,8 @@ def read_leaderboard(
         ]
         headings = ["policy", *paper["suites"].values(), "average", "published by"]
         others[paper["title"]] = Table.of_cells(headings, rows)
-    suites = _tables(averages) | _tables(entries)
-    return Leaderboard(suites=suites, unranked=unranked, error_budget=error_budget, published=others)
+    tables = _tables(averages) | _tables(entries)
+    return Leaderboard(suites=tables, unranked=unranked, error_budget=error_budget, published=others)
 
 
 def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
@@ -198,22 +244,22 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dic
     return ranked, left_out
 
 
-def _averages(entries: Sequence[Entry], paper: Mapping[str, Any]) -> list[Entry]:
-    """An entry for each setting that was played on all suites of a paper's table.
+def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -> list[Entry]:
+    """An entry for each setting that was played on all of the suites, which have headings.
 
     Its success rate is the mean of the suites, as papers have it; ranks are by all episodes. Of several runs
     of a suite the largest counts, then the latest.
     """
     settings = defaultdict[str, dict[str, Entry]](dict)
-    of_paper = [entry for entry in entries if entry.suite in paper["suites"]]
-    for entry in sorted(of_paper, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
+    of_suites = [entry for entry in entries if entry.suite in suites]
+    for entry in sorted(of_suites, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
         setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
         setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
         settings[hash_of(setting)][entry.suite] = entry
     return [
-        _average({heading: found[suite] for suite, heading in paper["suites"].items()}, paper["title"])
+        _average({heading: found[suite] for suite, heading in suites.items()}, title)
         for found in settings.values()
-        if len(found) == len(paper["suites"])
+        if len(found) == len(suites)
     ]
 
 
@@ -247,12 +293,14 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     tables: dict[str, list[RankedTable]] = {}
     for suite, experiment in sorted(groups, key=lambda group: (group[0], -len(groups[group]), group)):
         entries = groups[suite, experiment]
+        labels = labels_of([entry.run for entry in entries])
+        found = zip(entries, labels, ranks([entry.episodes for entry in entries]), strict=True)
         ranked = [
-            dataclasses.replace(entry, rank=rank)
-            for entry, rank in zip(entries, ranks([entry.episodes for entry in entries]), strict=True)
+            dataclasses.replace(entry, label=badged(label, entry.run.assets.name), rank=rank)
+            for entry, label, rank in found
         ]
         ranked.sort(key=lambda e: (e.rank.best, -(e.row["pc_success"] or 0), e.run.policy, e.run.mode))
-        inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
+        inputs = {entry.label: format_inputs(entry.run.policy_inputs) for entry in ranked}
         table = RankedTable(
             title=_title(entries),
             table=Table(columns=_columns(ranked), groups=[ranked]),
@@ -263,15 +311,13 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
-    """The columns of runs that may be ranked together; extra ones are parts of labels that differ.
+    """The columns of runs that may be ranked together: those of a paper, then the extra ones.
 
     Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
     """
 
-    def text(
-        heading: str, cell: Callable[[Entry], str], *, groups: bool = True, extra: bool = False
-    ) -> Column:
-        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups, extra=extra)
+    def text(heading: str, cell: Callable[[Entry], str], *, groups: bool = True) -> Column:
+        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups)
 
     def latency(heading: str, stage: str) -> Column:
         def cell(row: results.Row) -> str:
@@ -280,77 +326,71 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
 
         return Column(heading=heading, cell=cell)
 
+    def rate(entry: Entry) -> str:
+        return results.SUCCESS.cell(entry.row)
+
+    def marked(entry: Entry) -> str:
+        """Bold if no other run is significantly better, though some are worse; starred if one is."""
+        if entry.rank.best > 1:
+            return f"{in_latex(rate(entry))}$^*$"
+        is_best = any(other.rank.best > 1 for other in entries)
+        return f"\\textbf{{{in_latex(rate(entry))}}}" if is_best else in_latex(rate(entry))
+
+    def with_interval(row: results.Row) -> str:
+        return f"{results.SUCCESS.cell(row)} ({results.format_interval(row)})"
+
+    def beside(row: results.Row) -> Markup:
+        shown = Markup('{}<span class="rate">{}</span>')
+        return shown.format(results.SUCCESS.cell(row), results.format_interval(row))
+
+    def interval(row: results.Row) -> Any:
+        text, ends = results.format_interval(row), row["pc_success_ci95"]
+        return text if ends is None else whisker(row["pc_success"], ends, text)
+
     rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
     texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
     is_measured = not entries[0].parts and any(run.clock in (PAUSED, MEASURED) for run in runs)
     measured = [latency("action (ms)", "action"), latency("query (ms)", "frame")]
     measured += results.token_columns(rows)
     suites = [
-        Column(heading=name, cell=lambda entry, name=name: results.SUCCESS.cell(entry.parts[name].row))
+        Column(heading=name, cell=with_interval, html=beside).of(
+            lambda entry, name=name: entry.parts[name].row
+        )
         for name in entries[0].parts
     ]
-    average = dataclasses.replace(results.SUCCESS, heading="average") if suites else results.SUCCESS
-
-    def interval(row: results.Row) -> Any:
-        text, ends = results.format_interval(row), row["pc_success_ci95"]
-        return text if ends is None else whisker(row["pc_success"], ends, text)
-
     numbers = [
-        results.N,
-        average,
-        dataclasses.replace(results.INTERVAL, html=interval),
         *([results.TIME, results.QUERIES] if is_timed else []),
         *(measured if is_measured else []),
         *map(results.text_column, texts),
         *([results.STALENESS] if is_timed and texts else []),
-        results.ERRORS,
     ]
-    is_controlled = any(run.policy in _CONTROLS for run in runs)
-    settings = [(policy_label(entry, entries), _mode_label(entry, entries)) for entry in entries]
-    modes = [text("mode", lambda entry: _mode_label(entry, entries))]
-    if all(mode == "actions" for _, mode in settings):
-        modes = []  # nobody asked for texts
-    elif len(dict(settings)) == len(set(settings)):  # one mode per policy
-        modes = [dataclasses.replace(modes[0], extra=True)]
-    extra = [
-        text("weights", lambda entry: entry.run.weights or "not known", extra=True),
-        text("clock", lambda entry: clock_label(entry.run), extra=True),
-    ]
-    return [
+    errors, has_errors = results.ERRORS.of(lambda entry: entry.row), any(row["n_errors"] for row in rows)
+    clock = text("clock", lambda entry: clock_label(entry.run))
+    paper = [
         Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
-        Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
-        text("policy", lambda entry: policy_label(entry, entries)),
-        *modes,
-        *([text("assets", lambda entry: entry.run.assets.name)] if entries[0].run.assets.digest else []),
-        *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
+        text("policy", lambda entry: entry.label, groups=False),
+        *([text("control", _control)] if any(map(_control, entries)) else []),
         *suites,
-        *(column.of(lambda entry: entry.row) for column in numbers),
-        text("run", lambda entry: entry.run.run_id, groups=False),
-        *(each for each in extra if len(set(map(each.cell, entries))) > 1),
+        Column(heading="average" if suites else "success", cell=rate, latex=marked, key="success"),
+        dataclasses.replace(results.INTERVAL, html=interval).of(lambda entry: entry.row),
+        results.N.of(lambda entry: entry.row),
+        *([errors] if has_errors else []),
     ]
+    extra = [
+        Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
+        *(column.of(lambda entry: entry.row) for column in numbers),
+        *([] if has_errors else [errors]),
+        *([text("mode", lambda entry: entry.run.mode)] if any(run.mode != "actions" for run in runs) else []),
+        text("weights", lambda entry: entry.run.weights or "not known"),
+        *([text("assets", lambda entry: entry.run.assets.name)] if runs[0].assets.digest else []),
+        *([clock] if any(run.clock != PAUSED for run in runs) else []),
+        text("run", lambda entry: entry.run.run_id, groups=False),
+    ]
+    return [*paper, *(dataclasses.replace(column, extra=True) for column in extra)]
 
 
-def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Name and weights of the policy; its dtype only if it differs within the table."""
-    alike = len({other.run.dtype for other in entries}) == 1
-    dtype = None if alike else entry.run.dtype or "its own dtype"
-    label = ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
-    return badged(label, entry.run.assets.name)
-
-
-def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Mode; token budget and clock only if they differ within the table."""
-    run, alike = entry.run, [other.run for other in entries if other.run.mode == entry.run.mode]
-    parts = [run.mode]
-    if run.text_every is not None:
-        parts.append("a text every " + ("query" if run.text_every == 1 else f"{run.text_every} queries"))
-    if len({other.tokens_per_frame for other in alike}) > 1:
-        parts.append("k unknown" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
-    if len({other.deadline_ms for other in alike}) > 1:
-        parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
-    if len({clock_label(other.run) for other in entries}) > 1:
-        parts.append(clock_label(run))
-    return ", ".join(parts)
+def _control(entry: Entry) -> str:
+    return _CONTROLS.get(entry.run.policy, "")
 
 
 def _title(entries: Sequence[Entry]) -> str:
@@ -384,7 +424,7 @@ def _title(entries: Sequence[Entry]) -> str:
         f"Protocol `{protocol}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
         f"seed {', '.join(map(str, seeds))} (`{digest}`)"
-        f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"
+        f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}"
     )
 
 
@@ -397,7 +437,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
     texts = {
         "leaderboard.md": leaderboard_markdown(board),
         "leaderboard.csv": _csv(board),
-        "leaderboard.tex": _latex(board),
+        "leaderboard.tex": leaderboard_latex(board),
         "leaderboard.json": json.dumps(_json(board), indent=1, ensure_ascii=False) + "\n",
     }
     unranked = [[each["run_id"], each["reason"]] for each in board.unranked]
@@ -416,13 +456,8 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
     environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
-    tables = [ranked.table for of_suite in board.suites.values() for ranked in of_suite]
-    rows = [entry.row for table in tables for entry in table.rows]
-    notes = {"is_timed": any(map(results.is_timed, rows)), "has_texts": bool(results.graded_tasks(rows))}
-    notes["has_modes"] = any(
-        column.heading == "mode" and not column.extra for table in tables for column in table.columns
-    )
-    return template.render(board=board, **notes)
+    shown = {column.heading for each in board.tables for column in each.table.shown}
+    return template.render(board=board, shown=shown)
 
 
 def _csv(board: Leaderboard) -> str:
@@ -467,10 +502,16 @@ def _json(board: Leaderboard) -> dict[str, Any]:
     }
 
 
-def _latex(board: Leaderboard) -> str:
-    parts = ["% \\usepackage{booktabs}"]
+def leaderboard_latex(board: Leaderboard) -> str:
+    """The leaderboard as tables of package booktabs; those of suites only if no table of several has them."""
+    parts = [
+        r"% \usepackage{booktabs}",
+        "% Intervals: 95 %, Wilson. Bold: no other run solves significantly more of the same episodes;",
+        "% starred: another one does (McNemar's exact test at 5 %). Runs that share a rank are tied.",
+    ]
     for suite, tables in board.suites.items():
-        for each in tables:
+        for each in tables if suite not in board.summarized else ():
             title = " ".join(f"{suite}: {each.title}".split())
-            parts += [f"% {visible_text(title)}", to_latex(each.table)]
+            runs = ", ".join(entry.run.run_id for entry in each.table.rows)
+            parts += [f"% {visible_text(title)}", f"% runs: {visible_text(runs)}", to_latex(each.table)]
     return "\n".join(parts)

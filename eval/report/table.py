@@ -52,14 +52,21 @@ class Column:
     optional: int | None = None
     legend: str = ""  # a sentence on what it shows
     is_markdown: bool = False  # whether heading and text are Markdown already
-    # Maps a row to the content of its cell on a page, if it is more than the text.
+    # Map a row to the content of its cell on a page, and in LaTeX, if it is more than the text.
     html: Callable[[Any], Any] | None = None
+    latex: Callable[[Any], str] | None = None
     css: Callable[[Any], str] | None = None  # maps a row to the class of its cell on a page
     # Maps a row to the number that a page sorts by, if its text does not begin with it.
     value: Callable[[Any], float | None] | None = None
     choices: bool = False  # whether a page offers its values as a filter
     groups: bool = False  # whether a page offers to group rows by it
-    extra: bool = False  # whether pages and CSV alone have it
+    key: str = ""  # what it is asked for by; default: `heading` without the unit
+    extra: bool = False  # whether it is shown only where it is asked for; CSV has it always
+
+    @property
+    def name(self) -> str:
+        """What it is asked for by."""
+        return self.key or self.heading.partition(" (")[0]
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
         """The same column over other rows, of which it shows a part."""
@@ -105,6 +112,18 @@ class Table:
         heading, short = f"{first.heading} {mark}", f"{first.short or first.heading}\n{mark}"
         marked = dataclasses.replace(first, heading=heading.rstrip(), short=short.rstrip())
         return dataclasses.replace(self, columns=[marked, *others])
+
+    def showing(self, names: Sequence[str]) -> "Table":
+        """The table with the columns of these names, in their order; the others are extra."""
+        named = [column for name in names for column in self.columns if column.name == name]
+        columns = [dataclasses.replace(column, extra=False) for column in named]
+        columns += [dataclasses.replace(each, extra=True) for each in self.columns if each.name not in names]
+        return dataclasses.replace(self, columns=columns)
+
+    @property
+    def shown(self) -> list[Column]:
+        """The columns that are shown without asking."""
+        return [column for column in self.columns if not column.extra]
 
     @property
     def rows(self) -> list[Any]:
@@ -180,7 +199,7 @@ def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
 
 def to_markdown(table: Table) -> str:
     """The table in Markdown."""
-    columns = [column for column in table.columns if not column.extra]
+    columns = table.shown
     escapes = [str if column.is_markdown else in_markdown for column in columns]
     lines = [[column.heading for column in columns]]
     lines += [[column.cell(row) for column in columns] for row in table.rows]
@@ -201,12 +220,15 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
 
 def to_latex(table: Table) -> str:
     """A `tabular` with the rules of package `booktabs`."""
-    columns = [column for column in table.columns if not column.extra]
-    headings = [column.heading for column in columns]
-    groups = [[[column.cell(row) for column in columns] for row in group] for group in table.groups]
-    lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in columns)}}}"]
-    for rule, rows in zip([r"\toprule", *[r"\midrule"] * len(groups)], [[headings], *groups], strict=True):
-        lines += [rule, *(" & ".join(map(in_latex, cells)) + r" \\" for cells in rows)]
+
+    def cell(column: Column, row: Any) -> str:
+        return in_latex(column.cell(row)) if column.latex is None else column.latex(row)
+
+    columns = table.shown
+    lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in columns)}}}", r"\toprule"]
+    lines.append(" & ".join(in_latex(column.heading) for column in columns) + r" \\")
+    for group in table.groups:
+        lines += [r"\midrule", *(" & ".join(cell(each, row) for each in columns) + r" \\" for row in group)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

@@ -88,6 +88,10 @@ class SortedTable {
       button.append(...head.childNodes);
       head.append(button);
     });
+    if (this.heads.some((head) => head.classList.contains("extra"))) {
+      this.all = element("button", { type: "button", onclick: () => this.update({ all: this.all.ariaPressed === "true" ? null : 1 }) }, "All columns");
+      this.controls.append(this.all);
+    }
     if (this.rows.length < 2) return;
     this.search = element("input", { type: "search", placeholder: "Filter rows", "aria-label": `Filter ${this.name}` });
     this.search.addEventListener("input", () => this.update({ filter: this.search.value, page: null }));
@@ -142,7 +146,9 @@ class SortedTable {
   }
 
   show() {
-    const { group, rows } = this.chosen();
+    const { group, rows } = this.chosen(), all = address.get(this.key("all")) !== null;
+    this.table.classList.toggle("all", all);
+    if (this.all) this.all.ariaPressed = all;
     const pages = Math.max(1, Math.ceil(rows.length / this.size));
     const page = Math.min(Math.max(1, Number(address.get(this.key("page"))) || 1), pages);
     const shown = rows.slice((page - 1) * this.size, page * this.size);
@@ -163,7 +169,8 @@ class SortedTable {
       type: "button", disabled: to < 1 || to > pages, "aria-label": `${label} page of ${this.name}`,
       onclick: () => { this.update({ page: to === 1 ? null : to }); this.pager.querySelector("button:not([disabled])")?.focus(); },
     }, label);
-    const whole = this.rows.length === count ? `${count} rows` : `${count} of ${this.rows.length} rows`;
+    const of = `${this.rows.length} ${this.rows.length === 1 ? "row" : "rows"}`;
+    const whole = this.rows.length === count ? of : `${count} of ${of}`;
     this.pager.replaceChildren(
       element("span", { role: "status" }, pages > 1 ? `Page ${page} of ${pages}, ${whole}` : whole),
       ...(pages > 1 ? [go(page - 1, "Previous"), go(page + 1, "Next")] : []));

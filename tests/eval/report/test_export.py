@@ -81,16 +81,25 @@ def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path,
     assert broken.find("error").text == "at ␀ & more"
 
 
-def test_csv_has_a_line_per_episode_and_latex_a_row_per_suite(run):
+def test_csv_has_a_line_per_episode(run):
     rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](run))))
     assert [row["outcome"] for row in rows].count("success") == 5
     assert {"suite": "libero_goal", "init_id": "0", "error": "ValueError: broken"}.items() <= rows[4].items()
     assert (rows[0]["simulated_s"], rows[7]["simulated_s"]) == ("", "5.0")
-    text = FORMATS["latex"](run)
-    assert r"libero\_object & 5 & 80.0 & 37.6--96.4 & 5.0 \\" in text
-    assert r"libero\_goal & 3 & 33.3 & 6.1--79.2 & -- \\" in text
-    assert r"all suites & 8 & 62.5" in text
-    assert text.startswith("% run_1, tiny")
+
+
+def test_latex_is_the_leaderboards_table_of_one_run_or_several(run, tmp_path, capsys, refused):
+    one = FORMATS["latex"](run)
+    assert r"1 & tiny & 33.3 \% (6.1--79.2) & 80.0 \% (37.6--96.4) & 56.7 \% & -- & 8 \\" in one
+    assert "% runs: run_1" in one
+    others = [RunBuilder.at(tmp_path / name, policy=name).add_all("st").path for name in ("a", "b")]
+    assert call(export.app, *others, "--format", "latex", "--columns", "policy,run") == 0
+    printed = capsys.readouterr().out
+    assert r"policy & run \\" in printed
+    assert r"a & a \\" in printed
+    assert r"b & b \\" in printed
+    assert "2 runs with --format csv" in refused(export.app, *others, "--format", "csv")
+    assert "--columns with --format csv" in refused(export.app, run.path, "--format", "csv", "--columns", "n")
 
 
 @pytest.mark.parametrize("clock", ["paused", "fixed:100"])
@@ -126,7 +135,7 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
         with pytest.raises(UsageError, match="interrupted with 1 of 2 episodes; complete it with --resume"):
             convert(partial)
     built = RunBuilder.at(tmp_path / "run").add_all("e", suite="libero_goal").add_all(99 * "s")
-    assert r"libero\_goal & 0 & -- & -- & -- \\" in FORMATS["latex"](built.folder)
+    assert "% not ranked: 1 of 1 episodes on libero_goal ended in an error" in FORMATS["latex"](built.folder)
     assert "libero_goal" not in FORMATS["model-card"](built.folder)
 
 

@@ -126,7 +126,7 @@ def test_an_export_shows_text(tmp_path, text):
     assert not controls_in("".join(written.values()).encode().decode())
     cells = [cell for row in csv.reader(io.StringIO(written["csv"])) for cell in row]
     assert not [cell for cell in cells if cell.strip()[:1] in tuple("=+-@")]
-    assert written["latex"].splitlines()[1] == r"\begin{tabular}{lrrrr}"
+    assert written["latex"].splitlines()[5] == r"\begin{tabular}{rlrrr}"
     write_report([built.path], tmp_path / "report")
 
 

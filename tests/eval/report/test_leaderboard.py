@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 
 import pytest
 
@@ -12,7 +13,12 @@ from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.schema import Share
 from eval.report.export import FORMATS
-from eval.report.leaderboard import leaderboard_markdown, read_leaderboard, write_leaderboard
+from eval.report.leaderboard import (
+    leaderboard_latex,
+    leaderboard_markdown,
+    read_leaderboard,
+    write_leaderboard,
+)
 from eval.report.pages.run_report import write_report
 from tests.eval.factory import RunBuilder, episode, key, scores
 
@@ -115,8 +121,8 @@ def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     (rows,) = found["LIBERO, four suites"]
     shown = [[row[name] for name in ("rank", "policy", "spatial", "long", "average", "n")] for row in rows]
     assert shown == [
-        ["1", "expert", "100.0 %", "100.0 %", "100.0 %", "16"],
-        ["2", "tiny", "50.0 %", "0.0 %", "43.8 %", "16"],
+        ["1", "expert", "100.0 % (51.0–100.0)", "100.0 % (51.0–100.0)", "100.0 %", "16"],
+        ["2", "tiny", "50.0 % (15.0–85.0)", "0.0 % (0.0–49.0)", "43.8 %", "16"],
     ]
     assert "tasks: 4, initial states: 4 (0–3)" in leaderboard([tmp_path])
     write_leaderboard(read_leaderboard([tmp_path]), tmp_path / "board")
@@ -137,7 +143,7 @@ def test_an_average_is_of_suites_under_one_protocol_whatever_the_margins(tmp_pat
         changed = {"config": {**config, **override}, "suite_hashes": {"libero_spatial": f"0ther00{place}"}}
         RunBuilder.at(tmp_path / f"b_{place}", **changed).add_all("t", suite="libero_spatial")
     (rows,) = tables([tmp_path])["LIBERO, four suites"]
-    assert [(row["spatial"], row["average"]) for row in rows] == [("100.0 %", "100.0 %")]
+    assert [(row["spatial"], row["average"]) for row in rows] == [("100.0 % (20.7–100.0)", "100.0 %")]
 
 
 def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
@@ -216,14 +222,14 @@ def test_labels_distinguish_policies_and_modes_and_what_they_are_shown(tmp_path)
     isolated = {"mode": "isolated", "config": {"text_every": 4}, "policy_inputs": shown}
     RunBuilder.at(tmp_path / "d", policy="noop", **isolated).add_all("s")
     (rows,) = tables([tmp_path])["libero_object"]
-    assert {row["run"]: (row["policy"], row["mode"]) for row in rows} == {
-        "a": ("tiny, weights 01234567, its own dtype", "unified, k = 5, no deadline"),
-        "b": ("tiny, weights 01234567, bfloat16", "unified, k = 2, no deadline"),
-        "c": ("tiny, random weights, its own dtype", "unified, k unknown, 90 ms"),
-        "d": ("noop, its own dtype", "isolated, a text every 4 queries"),
+    assert {row["run"]: row["policy"] for row in rows} == {
+        "a": "tiny · weights 01234567 · its own dtype",
+        "b": "tiny · weights 01234567 · bfloat16",
+        "c": "tiny · random weights",
+        "d": "noop",
     }
     assert {row["run"]: row["control"] for row in rows} == {"a": "", "b": "", "c": "", "d": "floor"}
-    assert "- noop, its own dtype: `prompt {language}`" in leaderboard([tmp_path])
+    assert "- noop: `prompt {language}`" in leaderboard([tmp_path])
 
 
 def timed(path, **manifest):
@@ -248,7 +254,7 @@ def test_columns_are_those_that_the_clock_has_values_for(tmp_path, clock):
     if clock == "measured":  # a recording and its replay share a table
         timed(tmp_path / "replayed", config={"clock": "replay:runs/a", "while_waiting": "hold"})
         (rows,) = tables([tmp_path])["libero_object"]
-        assert {row["mode"] for row in rows} == {"unified, measured, hold", "unified, replay:runs/a, hold"}
+        assert {row["policy"] for row in rows} == {"measured, hold", "replay:runs/a, hold"}
 
 
 def test_all_formats_hold_the_same_rows(tmp_path, command):
@@ -278,21 +284,65 @@ def test_all_formats_hold_the_same_rows(tmp_path, command):
     assert (board / "leaderboard.md").read_text() == printed
 
 
-def test_modes_have_a_column_where_they_tell_runs_apart_and_csv_has_them_beside_texts(tmp_path, command):
+def test_modes_are_named_where_they_tell_runs_apart_and_csv_has_them_beside_texts(tmp_path, command):
     for name, mode in (("mine", "actions"), ("noop", "actions"), ("tiny", "unified"), ("tiny", "shared")):
         RunBuilder.at(tmp_path / f"{name}-{mode}", policy=name, mode=mode).add_all("ss", tokens=0)
     paths = {each.name: each for each in tmp_path.iterdir()}
 
-    def headings(*names):
+    def written(*names):
         command(app, *(paths[name] for name in names), "-o", tmp_path / "board")
-        lines = (tmp_path / "board" / "leaderboard.md").read_text().splitlines()
-        (cells,) = (line for line in lines if line.startswith("| rank"))
-        return cells, (tmp_path / "board" / "leaderboard.csv").read_text().splitlines()[0]
+        return [(tmp_path / "board" / f"leaderboard.{form}").read_text() for form in ("md", "csv")]
 
-    plain, rows = headings("mine-actions", "noop-actions")
-    assert not any(word in plain + rows for word in ("mode", "tokens", "staleness"))
-    assert ["mode" in each for each in headings("mine-actions", "tiny-unified")] == [False, True]
-    assert ["mode" in each for each in headings("tiny-shared", "tiny-unified")] == [True, True]
+    assert not any(
+        word in text for text in written("mine-actions", "noop-actions") for word in ("mode", "tok")
+    )
+    markdown, rows = written("mine-actions", "tiny-unified")
+    assert ("unified" in markdown, ",mode," in rows) == (False, True)
+    markdown, rows = written("tiny-shared", "tiny-unified")
+    assert ("| 1 | unified |" in markdown, ",mode," in rows) == (True, True)
+
+
+def test_columns_beyond_a_papers_are_shown_where_they_are_asked_for(tmp_path, command, refused):
+    for name in ("a", "b"):
+        RunBuilder.at(tmp_path / "runs" / name, policy=name).add_all("st", simulated_s=3.0)
+
+    def heads(*options):
+        _, printed, _ = command(app, tmp_path / "runs", *options)
+        return next(line for line in printed.splitlines() if line.startswith("| ") and "policy" in line)
+
+    assert heads() == "| rank | policy | success | 95 % interval | n |"
+    chosen = "policy, success, time to success,run"
+    assert heads("--columns", chosen) == "| policy | success | time to success (s) | run |"
+    command(app, tmp_path / "runs", "--columns", chosen, "-o", tmp_path / "board")
+    assert "interval &" not in (tmp_path / "board/leaderboard.tex").read_text()
+    assert "95 % interval" in (tmp_path / "board/leaderboard.csv").read_text(), "CSV has all columns"
+    said = refused(app, tmp_path / "runs", "--columns", "policy,sucess")
+    assert "unknown column 'sucess'; did you mean 'success'" in said
+
+
+def test_latex_has_the_best_in_bold_and_stars_what_is_significantly_worse(tmp_path):
+    for name, outcomes in {"a": "s" * 40, "b": "s" * 39 + "t", "c": "s" * 10 + "t" * 30}.items():
+        RunBuilder.at(tmp_path / name, policy=name).add_all(outcomes)
+    lines = leaderboard_latex(read_leaderboard([tmp_path])).splitlines()
+    assert [line for line in lines if line.endswith(r"\\")] == [
+        r"rank & policy & success & 95 \% interval & n \\",
+        r"1 & a & \textbf{100.0 \%} & 91.2--100.0 & 40 \\",
+        r"1 & b & \textbf{97.5 \%} & 87.1--99.6 & 40 \\",
+        r"3 & c & 25.0 \%$^*$ & 14.2--40.2 & 40 \\",
+    ]
+
+
+def test_a_run_of_several_suites_is_one_row_of_all_of_them(tmp_path):
+    """Where no paper averages over these suites; each of them is folded, since the row has it."""
+    for policy, outcomes in (("mine", "ss"), ("noop", "tt")):
+        run = RunBuilder.at(tmp_path / policy, policy=policy)
+        run.add_all(outcomes, suite="libero_goal").add_all(outcomes)
+    board = read_leaderboard([tmp_path])
+    assert list(board.suites) == ["libero_goal, libero_object", "libero_goal", "libero_object"]
+    assert board.summarized == {"libero_goal", "libero_object"}
+    assert leaderboard_latex(board).count(r"\begin{tabular}") == 1
+    page = write_leaderboard(board, tmp_path / "board").read_text()
+    assert re.findall(r"<summary><h2[^>]*>([^<]*)<", page) == ["libero_goal", "libero_object"]
 
 
 def test_a_simulator_that_brings_its_own_assets_has_none_to_name(tmp_path, command):
