@@ -59,9 +59,8 @@ def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgement
     if success.verdict is Verdict.NON_INFERIOR:
         known = f"{b} is as good as {a} within {success.margin:g} points: {rates}"
         return known + (f"; {time}" if time else "")
-    solved = f"both solved the same {pairs.both}"
-    if not is_same:
-        solved = f"{pairs.both + pairs.only_b} and {pairs.both + pairs.only_a} solved"
+    of_a, of_b = pairs.both + pairs.only_a, pairs.both + pairs.only_b
+    solved = f"both solved the same {of_a}" if is_same else f"{b} solved {of_b}, {a} {of_a}"
     if time:
         return f"{time}; {episodes} cannot tell the success rates apart ({solved})"
     times = " or in time to success" if comparison.time_ratio else ""
@@ -88,7 +87,7 @@ def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
         if judgements.success.verdict is not Verdict.TOO_MANY_ERRORS
     ]
     if not others:
-        return "Too many episodes ended in an error for a verdict"
+        return "No verdict: too many episodes ended in an error"
     verdicts = corrected_verdicts([comparison.overall.counts for _, comparison in others], margin / 100)
     numbered = enumerate(others)
     place, (best, comparison) = max(numbered, key=lambda each: each[1][1].overall.difference or 0.0)

@@ -1,4 +1,4 @@
-"""Terminal output of an evaluation: progress, then tables, verdicts and the best video."""
+"""Terminal output of an evaluation while it goes on: heading, progress, errors."""
 
 import datetime as dt
 import functools
@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Group
@@ -16,21 +15,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
-from configs.assets import badge, badged
+from configs.assets import badged
 from configs.console import TextConsole
-from configs.errors import UsageError, pluralize
+from configs.errors import pluralize
 from configs.motion import NONE
 from configs.paths import shown
 from eval.metrics.success import Results, rate_of
-from eval.records.reader import read_episodes, read_identity
+from eval.records.reader import read_identity
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
-from eval.report.comparison import compare
-from eval.report.comparison_verdict import judge_all, show
+from eval.records.schema import EpisodeResult, Outcome
 from eval.report.labels import labels_of
-from eval.report.pages.run_report import REPORT, write_report
-from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
-from eval.report.table import PAUSED, Table, clock_label, percentage, to_terminal
+from eval.report.last_screen import show_details, show_last_screen
+from eval.report.table import PAUSED, clock_label, percentage
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -43,19 +39,24 @@ _FIRST_ESTIMATE = 3  # episodes after which the first of them is printed
 
 
 class EvaluationConsole(Monitor):
-    """Shows progress, errors and results of an evaluation; `report` asks for a page in its first folder."""
+    """Shows progress, errors and results of an evaluation.
 
-    def __init__(self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False) -> None:
+    `report` asks for a page in the first run's folder, and `verbose` for details before the last screen.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False, verbose: bool = False
+    ) -> None:
         self._rich = TextConsole()
         self._runs = runs
         self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
         self._assets = [suite.assets.name for suite in plan.suites.values() if suite.assets]
-        self._report = report
+        self._report, self._verbose = report, verbose
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
-        self._verdicts: list[str] = []
         self._without_truth: set[str] = set()
-        self._rich.print(self._heading(), soft_wrap=True)
+        self._rich.print(self._heading(), soft_wrap=not self._rich.is_terminal)  # a line in a log
+        self._print(f"→ {self._where()}")
         self._progress = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -88,8 +89,7 @@ class EvaluationConsole(Monitor):
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
-        what = f"[bold]{self._policy}[/]{how}, {episodes}{assets}{clock}{motion}"
-        return f"{what} → {escape(self._where())}"
+        return f"[bold]{self._policy}[/]{how}, {episodes}{assets}{clock}{motion}"
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
@@ -154,66 +154,13 @@ class EvaluationConsole(Monitor):
         )
 
     def conclude(self, results: Sequence[Results]) -> None:
-        """Print results, comparisons with the first variant, the best video and, last, the verdicts."""
-        if len(self._runs) == 1:
-            title = badged(self._labels[0], *self._assets)
-            table = run_table(title, results[0], width=self._rich.width)
-            self._show(table)
-            self._dim(*table_notes(table, results[:1]), *format_results(results[0]["overall"]))
-        else:
-            self._show_variants(dict(zip(self._labels, results, strict=True)))
-        for run in self._runs:
-            self._print(f"Records: {shown(run.folder.path)}")
-        if self._report:
-            folders = [run.folder.path for run in self._runs]
-            try:
-                self._print(f"Report: {shown(write_report(folders, folders[0] / REPORT))}")
-            except UsageError as error:  # the records are complete without it
-                self._print(f"No report: {error}")
-        if any(result["overall"]["n_errors"] for result in results):
-            self._print(
-                "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
-            )
-        best_of = next((n for n, run in enumerate(self._runs) if run.config.mode == "unified"), -1)
-        run = self._runs[best_of]
-        if run.config.video == "all" and (best := best_video(run.folder)) is not None:
-            video, why = best
-            of = f" of {self._labels[best_of]}" if len(self._runs) > 1 else ""
-            self._print(f"\nThe best video{of}: {why}")
-            self._print(shown(video))
-        for line in self._verdicts:
-            self._rich.print(line, markup=False)
-
-    def _show_variants(self, variants: Mapping[str, Results]) -> None:
-        policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
-        title = f"{badged(policy, *self._assets)}, {count}: solved"
-        self._show(tasks_table(title, variants, width=self._rich.width))
-        table = variants_table(variants, width=self._rich.width)
-        self._show(table)
-        self._dim(*table_notes(table, list(variants.values())))
-        for label, results in variants.items():
-            self._dim(*(f"{label}: {line}" for line in format_results(results["overall"])))
-        declared = self._runs[0].config
-        for run in self._runs[1:]:
-            self._rich.print()
-            try:
-                comparison = compare(self._runs[0].folder, run.folder)
-                judgements = judge_all(comparison, declared.margin, declared.time_margin)
-                show(comparison, judgements, self._rich)
-                self._verdicts += ["", *judgements.sentences]
-            except UsageError as error:  # no common graded episode
-                self._rich.print(f"Not compared: {error}", markup=False)
-        self._rich.print()
-
-    def _show(self, table: Table) -> None:
-        self._rich.print(to_terminal(table.marked(badge(*self._assets))))
+        """Print the last screen, after the details if they are asked for."""
+        if self._verbose:
+            show_details(self._rich, self._runs, results)
+        show_last_screen(self._rich, self._runs, results, report=self._report)
 
     def _print(self, line: str) -> None:
         self._rich.print(line, soft_wrap=True, markup=False)
-
-    def _dim(self, *lines: str) -> None:
-        for line in lines:
-            self._rich.print(line, style="dim", markup=False)
 
     def _where(self) -> str:
         return ", ".join(shown(run.folder.path) for run in self._runs)
@@ -257,7 +204,7 @@ class SweepConsole(EvaluationConsole):
     def _heading(self) -> str:
         cells = pluralize(len(self._runs), "cell")
         episodes = pluralize(len(self._plan.keys), "episode")
-        return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
+        return f"{self._policy}: {cells} of {episodes} each"
 
     def _where(self) -> str:
         return shown(self._runs[0].folder.path.parent)
@@ -265,24 +212,6 @@ class SweepConsole(EvaluationConsole):
     def _status(self) -> str:
         rate = rate_of(list(chain.from_iterable(self._results)))
         return ", ".join([f"{_percent(rate)} solved", *self._errors_and_pace()])
-
-
-def best_video(run: RunFolder) -> tuple[Path, str] | None:
-    """The video of the best graded episode, and what that did; None without one.
-
-    It is solved, else the one with most progress; then the one with most texts, and the shortest.
-    """
-
-    def rank(episode: EpisodeResult) -> tuple[float, ...]:
-        return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
-
-    shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
-    if not shown:
-        return None
-    best = max(shown, key=rank)
-    outcome, requests = best.outcome.value.replace("_", " "), best.requests
-    texts = f", {pluralize(requests.finished, 'text')}" if requests.requested else ""
-    return run.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"
 
 
 def _percent(rate: Mapping[str, Any] | None) -> str:

@@ -1,5 +1,6 @@
 """Columns of aggregated results, the tables at the end of a run or an evaluation, and notes on them."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -123,6 +124,19 @@ def _short_text_column(task: str, clock: str) -> Column:
     return Column(heading=heading, cell=cell, legend=legend)
 
 
+def _right_column(task: str) -> Column:
+    """The headline measure on delivery alone; oracle texts are marked."""
+
+    def cell(row: Row) -> str:
+        if not is_graded(row, task):
+            return "–"
+        scores = row["texts"][task]
+        right = percentage(scores["on_delivery"][HEADLINES[task]]["pc"], 0, " %")
+        return f"{right}{' (oracle)' if scores['n_oracle'] else ''}"
+
+    return Column(heading=f"{task.rpartition('_')[2]}\nright", cell=cell, optional=1)
+
+
 def _median_column(stage: str, optional: int) -> Column:
     def cell(row: Row) -> str:
         if stage not in row["latency_ms"]:
@@ -197,6 +211,30 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
     if len(groups) > 1:
         groups.append([("all suites", overall)])
     return labelled("task", columns, groups, title=title, is_bold=lambda row: "task_id" not in row[1])
+
+
+_SOLVED = Column(heading="solved", cell=lambda row: f"{row['n_success']}/{row['n_episodes']}")
+_SECONDS = dataclasses.replace(TIME, short="seconds to\nsuccess", optional=3)
+_PER_SECOND = dataclasses.replace(QUERIES, short="queries\nper s", optional=2)
+_SHORTEST = 20  # width that labels are cut to before columns are left out, characters
+
+
+def runs_table(title: str, runs: Sequence[tuple[str, Row]], *, width: int) -> Table:
+    """A row per label: success, time to it, queries per second, texts; for the end of an evaluation."""
+    rows = [row for _, row in runs]
+    columns = [
+        _SOLVED,
+        SUCCESS,
+        INTERVAL,
+        *([_SECONDS, _PER_SECOND] if any(map(is_timed, rows)) else []),
+        *([ERRORS] if any(row["n_errors"] for row in rows) else []),
+        *(_right_column(task) for task in graded_tasks(rows)),
+    ]
+    labels = [label for label, _ in runs]
+    beside = min(_SHORTEST, max(map(len, labels)))
+    columns, room = fitting(columns, rows, width - _EDGES, beside=beside)
+    names = shortened(labels, max(_MIN_ROOM, room))
+    return labelled("run", columns, [list(zip(names, rows, strict=True))], title=title)
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:

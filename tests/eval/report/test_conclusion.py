@@ -50,14 +50,14 @@ HALF, MOST, FEW = (solved * "s" + (40 - solved) * "t" for solved in (20, 38, 10)
 @pytest.mark.parametrize(
     ("a", "b", "sentence"),
     [
-        ((NINE + "t", 2.0), (NINE + "s", 1.7), f"{FASTER}{APART} (10 and 9 solved)."),
+        ((NINE + "t", 2.0), (NINE + "s", 1.7), f"{FASTER}{APART} (B solved 10, A 9)."),
         ((NINE + "t", 2.0), (NINE + "t", 2.4), f"{SLOWER}{APART} (both solved the same 9)."),
         (
             (NINE + "t", 2.0),
             (NINE + "s", 2.0),
-            "10 episodes cannot tell B and A apart in success (10 and 9 solved) or in time to success.",
+            "10 episodes cannot tell B and A apart in success (B solved 10, A 9) or in time to success.",
         ),
-        ("sst", "sss", "3 episodes cannot tell B and A apart in success (3 and 2 solved)."),
+        ("sst", "sss", "3 episodes cannot tell B and A apart in success (B solved 3, A 2)."),
         (
             "sst",
             ("sst", None, 0.6),
@@ -100,7 +100,7 @@ def test_two_runs(a, b, sentence, tmp_path):
             ((NINE, 2.0), (NINE, 1.7), (NINE, 1.9)),
             "All 3 runs solved the same 9 of 9 episodes; " + FASTER.replace("the time", "A's time"),
         ),
-        (("sse", "ses", "see"), "Too many episodes ended in an error for a verdict"),
+        (("sse", "ses", "see"), "No verdict: too many episodes ended in an error"),
     ],
 )
 def test_several_runs_are_concluded_by_the_best_of_them_and_the_first(runs, sentence, tmp_path):

@@ -1,0 +1,175 @@
+"""The end of an evaluation in a terminal: a table, a sentence, and where the rest is."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from configs.assets import badge, badged
+from configs.console import TextConsole, visible_text
+from configs.errors import UsageError, pluralize
+from configs.paths import shown
+from eval.metrics.success import Results, rate_of
+from eval.records.reader import read_episodes, read_identity
+from eval.records.run_folders import Run, policy_name
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
+from eval.report.comparison import compare
+from eval.report.comparison_verdict import judge_all, show
+from eval.report.conclusion import Judged, conclude, conclude_run
+from eval.report.labels import labels_of
+from eval.report.pages.run_report import REPORT, write_report
+from eval.report.result_tables import (
+    format_results,
+    run_table,
+    runs_table,
+    table_notes,
+    tasks_table,
+    variants_table,
+)
+from eval.report.table import ELLIPSIS, Table, to_terminal
+
+_MOST_ROWS = 4  # suites of one run, or folders, that are listed
+_LONGEST_ERROR = 160  # characters
+
+
+def show_last_screen(
+    console: TextConsole, runs: Sequence[Run], results: Sequence[Results], *, report: bool
+) -> None:
+    """Print a row per run, the conclusion, what went wrong, and the paths of report, video and records.
+
+    With `report` the page is written first, into the first run's folder.
+    """
+    labels = labels_of([read_identity(run.folder) for run in runs])
+    episodes = [list(read_episodes(run.folder).values()) for run in runs]
+    places, remarks = _places(runs, labels, report=report)
+    if len(runs) > 1:
+        conclusion, not_compared = _conclusion(runs, labels)
+        remarks = [*not_compared, *remarks]
+    else:
+        conclusion = conclude_run(labels[0], rate_of(episodes[0]), len(episodes[0]))
+    parts = [
+        Text(visible_text(conclusion), style="bold"),
+        _results_table(runs, labels, results, console.width),
+    ]
+    console.print()
+    for part in parts if len(runs) == 1 else reversed(parts):
+        console.print(part)
+    for remark in [*_problems(labels, episodes), *remarks]:
+        console.print(Text(visible_text(remark), style="yellow"))
+    console.print()
+    for name, place in places:
+        console.print(Text.assemble((f"{name:<8} ", "dim"), visible_text(place)), soft_wrap=True)
+
+
+def _results_table(
+    runs: Sequence[Run], labels: Sequence[str], results: Sequence[Results], width: int
+) -> TerminalTable:
+    rows = list(zip(labels, (each["overall"] for each in results), strict=True))
+    suites, title = list(results[0]["per_suite"]), ""
+    if len(runs) > 1:
+        policies = dict.fromkeys(policy_name(run.config.policy) for run in runs)
+        title = f"{', '.join(policies)} on {', '.join(suites)}"
+    elif 1 < len(suites) <= _MOST_ROWS:
+        rows = [*results[0]["per_suite"].items(), ("all suites", results[0]["overall"])]
+    assets = [read_identity(run.folder).assets.name for run in runs]
+    table = runs_table(badged(title, *assets) if title else "", rows, width=width)
+    return to_terminal(table if title else table.marked(badge(*assets)))
+
+
+def _conclusion(runs: Sequence[Run], labels: Sequence[str]) -> tuple[str, list[str]]:
+    """The conclusion on the runs that can be compared with the first, and why others cannot."""
+    compared, judged, problems = [labels[0]], list[Judged](), []
+    for label, run in zip(labels[1:], runs[1:], strict=True):
+        try:
+            judged.append(_judged(runs[0], run))
+            compared.append(label)
+        except UsageError as error:  # no common graded episode
+            problems.append(f"{label} is not compared with {labels[0]}: {error}")
+    return conclude(compared, judged) if judged else "No verdict: no two runs can be compared.", problems
+
+
+def _judged(reference: Run, run: Run) -> Judged:
+    comparison, declared = compare(reference.folder, run.folder), reference.config
+    return comparison, judge_all(comparison, declared.margin, declared.time_margin)
+
+
+def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]) -> Iterator[str]:
+    """How many errors there were and the first message, and how many invalid actions, in a line each."""
+    ended = [(label, each) for label, of_run in zip(labels, episodes, strict=True) for each in of_run]
+    errors = [(label, each) for label, each in ended if each.outcome is Outcome.ERROR]
+    if errors:
+        label, first = errors[0]
+        where, message = f"{label}, {first.key}" if len(labels) > 1 else str(first.key), str(first.error)
+        cut = message if len(message) <= _LONGEST_ERROR else f"{message[:_LONGEST_ERROR]}{ELLIPSIS}"
+        yield f"{pluralize(len(errors), 'error')}, the first in {where}: {cut}"
+        yield "Tracebacks are in episodes.jsonl; the same command with --resume retries errors."
+    if invalid := sum(each.outcome is Outcome.INVALID_ACTION for _, each in ended):
+        of = pluralize(len(ended), "episode")
+        yield f"{invalid} of {of} ended with invalid actions, which are failures and not retried."
+
+
+def _places(
+    runs: Sequence[Run], labels: Sequence[str], *, report: bool
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Names and paths of the report, which is written here, the best video and the records; and problems."""
+    places, problems, folders = [], list[str](), [run.folder.path for run in runs]
+    if report:
+        try:
+            places.append(("report", shown(write_report(folders, folders[0] / REPORT))))
+        except UsageError as error:  # the records are complete without it
+            problems.append(f"No report: {error}")
+    best_of = next((n for n, run in enumerate(runs) if run.config.mode == "unified"), -1)
+    if runs[best_of].config.video == "all" and (best := best_video(runs[best_of].folder)):
+        path, why = best
+        places += [("video", shown(path)), ("", f"{labels[best_of]}, {why}" if len(runs) > 1 else why)]
+    listed = folders if len(folders) <= _MOST_ROWS else [folders[0].parent]
+    names = ["records", *[""] * (len(listed) - 1)]
+    return [*places, *zip(names, map(shown, listed), strict=True)], problems
+
+
+def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[Results]) -> None:
+    """Print every task, latency and text, and each comparison with the first run in full."""
+    identities = [read_identity(run.folder) for run in runs]
+    labels, assets = labels_of(identities), [identity.assets.name for identity in identities]
+
+    def show_table(table: Table) -> None:
+        console.print(to_terminal(table.marked(badge(*assets))))
+
+    if len(runs) == 1:
+        table = run_table(badged(labels[0], *assets), results[0], width=console.width)
+    else:
+        variants, policy = dict(zip(labels, results, strict=True)), policy_name(runs[0].config.policy)
+        show_table(tasks_table(f"{badged(policy, *assets)}: solved", variants, width=console.width))
+        table = variants_table(variants, width=console.width)
+    show_table(table)
+    notes = table_notes(table, results)
+    for label, result in zip(labels, results, strict=True):
+        name = f"{label}: " if len(runs) > 1 else ""
+        notes += [f"{name}{line}" for line in format_results(result["overall"])]
+    for note in notes:
+        console.print(Text(visible_text(note), style="dim"))
+    for run in runs[1:]:
+        console.print()
+        try:
+            show(*_judged(runs[0], run), console)
+        except UsageError:  # no common graded episode, as the last screen says
+            continue
+
+
+def best_video(run: RunFolder) -> tuple[Path, str] | None:
+    """The video of the best graded episode, and what that did; None without one.
+
+    It is solved, else the one with most progress; then the one with most texts, and the shortest.
+    """
+
+    def rank(episode: EpisodeResult) -> tuple[float, ...]:
+        return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
+
+    shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
+    if not shown:
+        return None
+    best = max(shown, key=rank)
+    outcome, requests = best.outcome.value.replace("_", " "), best.requests
+    texts = f", {pluralize(requests.finished, 'text')}" if requests.requested else ""
+    return run.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"
