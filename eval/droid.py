@@ -1,7 +1,7 @@
 """`python -m eval.droid`: `eval.run` with DROID's suite as its default."""
 
 from configs.cli import run_app
-from eval.run import build_app
+from eval.run import Demo, build_app
 
 app = build_app(
     "droid",
@@ -11,7 +11,7 @@ app = build_app(
     "what to run, the demo is: the bundled policy on three tasks, in two modes. Initial states from 1000 on "
     "are sampled anew for every seed.",
     defaults={"suites": ("droid_tabletop",), "policy": "tiny_droid"},
-    demo="demo_droid",
+    demo=Demo(preset="demo_droid", plays="three tasks of droid_tabletop", episodes=9, minutes=1.5),
     smoke_preset="smoke_droid",
 )
 

@@ -1,7 +1,7 @@
 """`python -m eval.libero`: `eval.run` with LIBERO's suites as its default, and a demo."""
 
 from configs.cli import run_app
-from eval.run import build_app
+from eval.run import Demo, build_app
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 """The suites that papers report."""
@@ -15,7 +15,7 @@ app = build_app(
     "options is the demo, changed by them). Initial states from 1000 on are sampled by LIBERO's own "
     "placement.",
     defaults={"suites": SUITES},
-    demo="demo",
+    demo=Demo(preset="demo", plays="ten tasks of libero_object", episodes=10, minutes=1),
 )
 
 if __name__ == "__main__":

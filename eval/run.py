@@ -1,6 +1,8 @@
 """`python -m eval.run`: run a policy on a suite and leave records, videos and a success table behind."""
 
+import dataclasses
 import functools
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_app
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, VariantsConfig
@@ -21,10 +23,26 @@ _DEMO_OPTIONS = {
 }
 """Options that change the demo. With any other the command runs the published protocol instead."""
 
-_DEMO = """\
-The demo: preset `{preset}`, since no option says what to run. Any that does,
-such as --policy or --suite, runs the published protocol instead (--help).
-"""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demo:
+    """What runs if no option says what to run."""
+
+    preset: str
+    plays: str  # its episodes in words
+    episodes: int  # their number in one mode
+    minutes: float  # what they take in one mode, on two cores without a GPU
+
+    def announce(self, options: VariantsConfig) -> str:
+        """What will run, and for how long."""
+        modes = [variant.mode for variant in options.variants()]
+        episodes = pluralize(self.episodes * len(modes), "episode")
+        minutes = pluralize(math.ceil(self.minutes * len(modes)), "minute")
+        return (
+            f"The demo: {episodes}, about {minutes} on two cores; no GPU is needed.\n"
+            f"The bundled policy plays {self.plays} {' and '.join(f'in mode {each}' for each in modes)}.\n"
+            "Options of what to run, such as --policy, run the published protocol instead.\n\n"
+        )
 
 
 _CONFIG = (
@@ -45,13 +63,13 @@ def build_app(
     about: str,
     *,
     defaults: Mapping[str, Any] | None = None,
-    demo: str | None = None,
+    demo: Demo | None = None,
     smoke_preset: str = "smoke",
 ) -> App:
     """The command line of an evaluation, `oxygen-eval COMMAND`; `about` is the head of its help.
 
-    Flags and presets override the `defaults`. `demo` is the preset that runs if no option selects what to
-    run; None if a suite is required.
+    Flags and presets override the `defaults`. `demo` runs if no option selects what to run; None if a suite
+    is required.
     """
     app = App(
         name=f"oxygen-eval {command}",
@@ -73,6 +91,7 @@ def build_app(
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
         log: Annotated[Names, OUTPUT] = (),
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
+        verbose: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:
         """Run the episodes and print the results.
 
@@ -84,36 +103,38 @@ def build_app(
             log: Log success, latency and videos while the run goes on, to one or several of tensorboard (into
                 the run's folder), wandb (extra [wandb]) and trackio (extra [trackio]).
             resume: Complete the newest unfinished run with these options, and retry its errors.
+            verbose: Also print tasks, latency and texts, and comparisons in full.
         """
         output_dir = usable_folder(output_dir, "--output-dir")
-        from eval.loggers import with_log
-        from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
-        from eval.report.console import EvaluationConsole
-        from eval.rollout.evaluation import exit_code, run_evaluation
-        from eval.rollout.executors.executor import batch_size_for, choose_executor
-
         flags = options.model_dump(exclude_unset=True)
         if policy_kwargs:
             flags["policy_kwargs"] = read_kwargs(policy_kwargs)
         if smoke and config is not None:
             raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
         preset = smoke_preset if smoke else config
+        if demo is not None and preset is None and not resume and flags.keys() <= _DEMO_OPTIONS:
+            preset = demo.preset
+            chosen = check(VariantsConfig, overlay(VariantsConfig, preset, flags), source="the command line")
+            sys.stdout.write(demo.announce(chosen))
+            sys.stdout.flush()
+        from eval.loggers import with_log  # slow: JAX; neither --help nor the demo's first words need it
+        from eval.policies.unused_options import refuse_unused_options
+        from eval.report.console import EvaluationConsole
+        from eval.rollout.evaluation import exit_code, run_evaluation
+        from eval.rollout.executors.executor import batch_size_for, choose_executor
+
         how: Any = {
-            "monitor": with_log(functools.partial(EvaluationConsole, report=report), log),
+            "monitor": with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log),
             "max_errors": execution.max_errors,
             "executor": choose_executor(execution),
             "query_timeout_s": execution.query_timeout,
         }
+        asked = overlay(VariantsConfig, preset, flags)
         if resume:
-            unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
-            return exit_code(run_evaluation(*unfinished, **how))
-        is_demo = demo is not None and preset is None and flags.keys() <= _DEMO_OPTIONS
-        defaults_here = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs)}
-        merged = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
+            return exit_code(run_evaluation(*find_unfinished(output_dir, asked), **how))
+        merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
         variants = check(VariantsConfig, merged, source="the command line").variants()
         refuse_unused_options(flags, variants)
-        if is_demo:
-            sys.stdout.write(_DEMO.format(preset=demo))
         runs = [new_run(output_dir, each) for each in variants]
         default_mode = merged.keys().isdisjoint({"mode", "against"})
         return exit_code(run_evaluation(*runs, **how, default_mode=default_mode))
