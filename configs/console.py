@@ -29,6 +29,10 @@ class TextConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
 
+    def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002, FBT001 - rich's
+        """Do nothing: a progress bar leaves the cursor as it is, and so does a process that is killed."""
+        return False
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Text without control characters; invalid markup is shown literally."""
         try:

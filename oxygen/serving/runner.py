@@ -116,13 +116,13 @@ class Runner:
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         compilations = _compilations()
         prompts, batches = (", ".join(map(str, each)) for each in (config.prompt_buckets, sizes.rows))
-        takes = "minutes the first time" if params.count(config) > _LARGE else "seconds"
+        takes = ", minutes the first time" if params.count(config) > _LARGE else ""
         if like is None:
-            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens, {takes}"):
+            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens{takes}"):
                 acting = self._compile_acting(jax.tree.map(_abstract, weights))
         else:
             acting = like.programs
-        with stage(f"compiling the decoding of texts in batches of {batches}, {takes}"):
+        with stage(f"compiling the decoding of texts in batches of {batches}{takes}"):
             self.programs = self._compile_texts(acting)
         with stage("running every program once"):
             self._run_everything_once()
