@@ -76,14 +76,14 @@ def test_the_page_is_the_report_and_follows_the_records(tmp_path):
     ((name, where),) = [each.values() for each in before["playing"]]
     assert name == f"tiny: {key(1)}"
     assert served(report, f"/{where}")[0][:2] == (200, "image/jpeg")
-    assert "tiny solved 1 of 1 episode:" in page(report)
+    assert "tiny solved 100 % of 1 episode " in page(report)
     run.folder.picture_path(key(1)).unlink()
     run.add(episode(key(1), "timeout")).add(episode(key(2)))
     run.folder.write_manifest({**run.folder.read_manifest(), "status": "complete"})
     after = state(report)
     assert (after["words"], after["playing"]) == ("Complete: 3 of 3 episodes recorded.", [])
     assert after["version"] != before["version"]
-    assert "tiny solved 2 of 3 episodes:" in page(report)
+    assert "tiny solved 67 % of 3 episodes " in page(report)
     assert state(report)["version"] == after["version"], "rebuilt without a change"
     names = re.findall(r'(?:src|href)="([^"#:]+)"', page(report))
     assert {status for status, _, _ in served(report, *names, f"episodes/{key(2)}.js")} == {200}
@@ -155,11 +155,11 @@ def test_a_run_is_awaited_and_damage_is_named_beside_the_last_report(tmp_path):
     report = LiveReport(tmp_path / "run")
     assert "no folder" in page(report)
     run = going_on(tmp_path / "run").add_all("s")
-    assert "tiny solved 1 of 1 episode:" in page(report)
+    assert "tiny solved 100 % of 1 episode " in page(report)
     manifest = run.folder.manifest_path.read_text()
     run.folder.manifest_path.write_text("nothing")
     assert "manifest.json" in state(report)["problem"]
-    assert "tiny solved 1 of 1 episode:" in page(report)
+    assert "tiny solved 100 % of 1 episode " in page(report)
     run.folder.manifest_path.write_text(manifest)
     assert state(report)["problem"] == ""
 
