@@ -100,7 +100,10 @@ def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]
     errors = [(label, each) for label, each in ended if each.outcome is Outcome.ERROR]
     if errors:
         label, first = errors[0]
-        where, message = f"{label}, {first.key}" if len(labels) > 1 else str(first.key), str(first.error)
+        where, message = (
+            f"{label}, {first.key}" if len(labels) > 1 else str(first.key),
+            " ".join(str(first.error).split()),
+        )
         cut = message if len(message) <= _LONGEST_ERROR else f"{message[:_LONGEST_ERROR]}{ELLIPSIS}"
         yield f"{pluralize(len(errors), 'error')}, the first in {where}: {cut}"
         yield "Tracebacks are in episodes.jsonl; the same command with --resume retries errors."

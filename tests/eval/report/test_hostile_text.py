@@ -14,11 +14,13 @@ from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.loggers import LoggingMonitor
+from eval.metrics.success import summarize
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, new_run
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.export import FORMATS
+from eval.report.last_screen import show_last_screen
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
 from eval.report.pages.site import escape_control
@@ -66,6 +68,11 @@ def test_tables_pages_and_comparisons_show_text(tmp_path, text):
     console = TextConsole(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
     comparison = compare(*runs)
     show(comparison, judge_all(comparison), console)
+    failed = RunBuilder.at(tmp_path / "failed", policy=text).add(
+        episode(key(), "error", error=f"{text}\nagain")
+    )
+    run = Run(config=RunConfig(policy="tiny"), folder=failed.folder)
+    show_last_screen(console, [run], [summarize(failed.path)], report=False)
     assert not controls_in(console.file.getvalue())
     for kind in ("html", "md", "csv", "tex"):
         written = "".join(file.read_text() for file in (tmp_path / "pages").rglob(f"*.{kind}"))
