@@ -40,7 +40,7 @@ class Demo:
         minutes = pluralize(math.ceil(self.minutes * len(modes)), "minute")
         return (
             f"The demo: {episodes}, about {minutes} on two cores; no GPU is needed.\n"
-            f"The bundled policy plays {self.plays} {' and '.join(f'in mode {each}' for each in modes)}.\n"
+            f"The bundled policy plays {self.plays},\n{' and '.join(f'in mode {each}' for each in modes)}.\n"
             "Options of what to run, such as --policy, run the published protocol instead.\n\n"
         )
 

@@ -71,9 +71,11 @@ def test_options_of_serving_and_output_change_the_demo(started, line, changes, c
     assert [len(started), started[0].suites, started[0].init_ids] == [2, ("libero_object",), (40,)]
     assert {name: getattr(started[1], name) for name in changes} == changes
     a, b = (variant.mode for variant in started)
-    said = " ".join(capsys.readouterr().out.split())
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    said = " ".join(lines)
     assert said.startswith("The demo: 20 episodes, about 2 minutes on two cores")
-    assert f"plays ten tasks of libero_object in mode {a} and in mode {b}." in said
+    assert f"plays ten tasks of libero_object, in mode {a} and in mode {b}." in said
 
 
 def in_modes(*modes: str) -> list[RunConfig]:
