@@ -109,7 +109,7 @@ def test_two_variants_play_in_step_and_the_timeline_follows(report, open_page):
     page = open_page(report)
     rows(page).first.locator("a").click()  # the discordant one
     page.wait_for_function(
-        "[...document.querySelectorAll('video')].filter(v => v.readyState > 1).length === 2"
+        "[...document.querySelectorAll('#viewer video')].filter(v => v.readyState > 1).length === 2"
     )
     page.get_by_role("button", name="+1 step").click()
     slider = page.get_by_role("slider", name="Control step")
@@ -121,7 +121,7 @@ def test_two_variants_play_in_step_and_the_timeline_follows(report, open_page):
     page.get_by_role("button", name="Play", exact=True).click()
     page.wait_for_function("document.querySelector('.scrubber').valueAsNumber >= 20")
     page.get_by_role("button", name="Pause").click()
-    times = page.evaluate("[...document.querySelectorAll('video')].map((video) => video.currentTime)")
+    times = page.evaluate("[...document.querySelectorAll('#viewer video')].map((video) => video.currentTime)")
     assert abs(times[0] - times[1]) < 0.25
     assert float(line.get_attribute("x1")) > before
     again = open_page(report, page.evaluate("location.hash"))
@@ -146,6 +146,11 @@ def test_a_leaderboard_groups_its_rows(tmp_path, open_page):
     assert page.locator(".whisker").count() == 3  # an interval for every run
     page.get_by_label("Group by").select_option("mode")
     assert page.locator("tr.group").all_inner_texts() == ["isolated", "unified"]
+    mode = page.locator("th", has_text="mode").first
+    playwright.expect(mode).to_be_hidden()
+    page.get_by_role("button", name="All columns").click()
+    playwright.expect(mode).to_be_visible()
+    assert serious(page, options={"preload": False}) == []
 
 
 def painted(page):

@@ -93,10 +93,10 @@
   }
 
   function cumulative(quantiles) {
-    const xs = [], ys = [];
+    const [least] = quantiles, xs = [Math.min(0, least) - 1e-6, least - 1e-6 * Math.abs(least)], ys = [0, 0]; // a constant is a step
     quantiles.forEach((x, place) => {
       const percent = (100 * place) / (quantiles.length - 1);
-      if (xs.length && xs[xs.length - 1] === x) ys[ys.length - 1] = percent;
+      if (xs[xs.length - 1] === x) ys[ys.length - 1] = percent;
       else { xs.push(x); ys.push(percent); }
     });
     return [xs, ys];

@@ -9,6 +9,7 @@ const viewer = (() => {
   const link = (row) => row.querySelector('a[href^="#episode="]');
   const keyOf = (row) => new URLSearchParams(link(row).hash.slice(1)).get("episode");
   const speeds = ["0.25", "0.5", "1", "2", "4"];
+  let isChosen = false; // whether a click opens the episode, which then scrolls to it
   let open = null; // {key, data, sides, seconds, length, hz, playing, speed}
 
   function load(key) {
@@ -41,6 +42,9 @@ const viewer = (() => {
     for (const side of sides) timeline.draw(side, open);
     seek(Number(address.get("t")) || 0, { remember: false });
     markRow();
+    const { top } = place.getBoundingClientRect();
+    if (isChosen && (top < 0 || top > innerHeight / 2)) place.scrollIntoView();
+    isChosen = false;
   }
 
   function heading() {
@@ -210,6 +214,7 @@ const viewer = (() => {
 
   function go(key) {
     if (open) pause();
+    isChosen = true;
     address.set({ episode: key, t: null });
     load(key);
   }
@@ -244,7 +249,6 @@ const viewer = (() => {
       if (!chosen || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       go(new URLSearchParams(chosen.hash.slice(1)).get("episode"));
-      place.scrollIntoView({ block: "nearest" });
     });
     addEventListener("hashchange", () => { const key = address.get("episode"); if (key && key !== open?.key) load(key); });
     addEventListener("resize", () => { if (open) { for (const side of open.sides) timeline.draw(side, open); moved(); } });
