@@ -13,11 +13,12 @@ from configs.paths import shown
 from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.conclusion import Judged, conclude, conclude_run
 from eval.report.labels import labels_of
+from eval.report.pages.reported_runs import merit
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.result_tables import (
     format_results,
@@ -161,18 +162,11 @@ def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[Re
 
 
 def best_video(run: RunFolder) -> tuple[Path, str] | None:
-    """The video of the best graded episode, and what that did; None without one.
-
-    It is solved, else the one with most progress; then the one with most texts, and the shortest.
-    """
-
-    def rank(episode: EpisodeResult) -> tuple[float, ...]:
-        return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
-
+    """The video of the best graded episode, and what that did; None without one."""
     shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
     if not shown:
         return None
-    best = max(shown, key=rank)
+    best = max(shown, key=merit)
     outcome, requests = best.outcome.value.replace("_", " "), best.requests
     texts = f", {pluralize(requests.finished, 'text')}" if requests.requested else ""
     return run.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"

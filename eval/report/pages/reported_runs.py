@@ -74,7 +74,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
 
 
 def merit(episode: EpisodeResult) -> tuple[float, ...]:
-    """Orders graded episodes from the worst to the best: a solved, advanced, talkative and short one."""
+    """Orders graded episodes from the worst to the best: by success, progress, texts, and how short it is."""
     return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
 
 
