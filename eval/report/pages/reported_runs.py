@@ -33,6 +33,11 @@ class ReportedRun:
     colour: str = ""  # its colour in plots and timelines
 
     @property
+    def marked(self) -> str:
+        """Its label in tables, with the mark of stand-in assets."""
+        return badged(self.label, self.identity.assets.name)
+
+    @property
     def note(self) -> str | None:
         """Why the run is not complete; None if it is."""
         notes = []
@@ -67,10 +72,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
         raise UsageError("; ".join(refused.values()))
     labels = labels_of([run.identity for run in runs])
     named = zip(runs, labels, colours_of(labels), strict=True)
-    return [
-        dataclasses.replace(run, label=badged(label, run.identity.assets.name), colour=colour)
-        for run, label, colour in named
-    ], refused
+    return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
 
 
 def merit(episode: EpisodeResult) -> tuple[float, ...]:

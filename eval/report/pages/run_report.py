@@ -166,7 +166,7 @@ def _distributions(
             "name": name,
             "series": [
                 {
-                    "label": run.label,
+                    "label": run.marked,
                     "colour": run.colour,
                     "n": len(of_run[name]),
                     "x": np.quantile(of_run[name], np.linspace(0, 1, _POINTS)).round(4).tolist(),
@@ -306,7 +306,7 @@ def _texts_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Ta
 
 
 def _of_runs(runs: Sequence[ReportedRun], rows: Sequence[results.Row], columns: Sequence[Column]) -> Table:
-    names = Column(heading="run", cell=lambda pair: swatch(pair[0].label, pair[0].colour), align="left")
+    names = Column(heading="run", cell=lambda pair: swatch(pair[0].marked, pair[0].colour), align="left")
     numbers = [column.of(lambda pair: pair[1]) for column in columns]
     return Table(columns=[names, *numbers], groups=[list(zip(runs, rows, strict=True))])
 
@@ -322,7 +322,7 @@ def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Tab
             return whisker(rate["percent"], (rate["low"], rate["high"]), text, run.colour)
 
         return Column(
-            heading=run.label,
+            heading=run.marked,
             cell=cell,
             value=lambda row: (rate_of(row[number]) or {}).get("percent"),
             css=lambda _: "",
@@ -373,7 +373,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
 
     def outcome_column(run: ReportedRun) -> Column:
         return Column(
-            heading=run.label,
+            heading=run.marked,
             cell=lambda key: outcome(run, key).replace("_", " ") or "not played",
             align="left",
             css=lambda key: outcome(run, key),
@@ -385,7 +385,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
             simulated_s = run.episodes[key].simulated_s if key in run.episodes else None
             return "" if simulated_s is None else f"{simulated_s:.2f}"
 
-        return Column(heading=f"{run.label} (s)", cell=cell)
+        return Column(heading=f"{run.marked} (s)", cell=cell)
 
     def agreement(key: EpisodeKey) -> str:
         graded = graded_only([run.episodes[key] for run in runs if key in run.episodes])
