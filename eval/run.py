@@ -112,12 +112,10 @@ def build_app(
         if smoke and config is not None:
             raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
         preset = smoke_preset if smoke else config
-        if demo is not None and preset is None and not resume and flags.keys() <= _DEMO_OPTIONS:
+        is_demo = demo is not None and preset is None and not resume and flags.keys() <= _DEMO_OPTIONS
+        if is_demo:
             preset = demo.preset
-            chosen = check(VariantsConfig, overlay(VariantsConfig, preset, flags), source="the command line")
-            sys.stdout.write(demo.announce(chosen))
-            sys.stdout.flush()
-        from eval.loggers import with_log  # slow: JAX; neither --help nor the demo's first words need it
+        from eval.loggers import with_log  # slow: JAX; --help needs none
         from eval.policies.unused_options import refuse_unused_options
         from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
@@ -135,6 +133,9 @@ def build_app(
         merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
         variants = check(VariantsConfig, merged, source="the command line").variants()
         refuse_unused_options(flags, variants)
+        if is_demo:
+            sys.stdout.write(demo.announce(check(VariantsConfig, asked, source="the command line")))
+            sys.stdout.flush()
         runs = [new_run(output_dir, each) for each in variants]
         default_mode = merged.keys().isdisjoint({"mode", "against"})
         return exit_code(run_evaluation(*runs, **how, default_mode=default_mode))

@@ -83,7 +83,7 @@ def test_code_that_changes_and_removes_its_folder_loses_no_record(tmp_path):
     done = execute(*command, "--policy", "falling.py:Falling", "--num-envs", 2, cwd=folder)
     assert done.returncode == 0, done.stderr
     (run,) = (folder / "runs").iterdir()
-    assert f"Records: runs/{run.name}" in done.stdout
+    assert f"records  runs/{run.name}" in done.stdout
     assert json.loads((run / "results.json").read_text())["overall"]["n_episodes"] == 2
     assert len(list(run.glob("videos/still/*_timeout.mp4"))) == 2
     assert (run / "report" / "index.html").is_file()

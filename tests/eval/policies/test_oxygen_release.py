@@ -288,7 +288,7 @@ def test_the_command_records_texts_and_a_video_and_resumes(tmp_path, monkeypatch
         assert len(folder.episodes()) == 1
         server._metadata["adapter"] = "/adapters/adapter_step_1500.npz"
         server._edit = lambda _, answer: answer
-        assert call(libero.app, *line, "--resume") == 0
+        assert call(libero.app, *line, "--resume", "--verbose") == 0
     episodes = folder.episodes().values()
     assert [episode.outcome for episode in episodes] == [Outcome.SUCCESS] * 2
     assert all((folder.path / episode.video).stat().st_size > 1000 for episode in episodes)

@@ -110,15 +110,21 @@ _FIGURES = (
 """Published milliseconds that no profile was derived from: workload, figure, profile, prediction."""
 
 
-def test_the_docs_have_the_prices_of_every_profile_beside_every_other_published_figure():
+def test_profiles_predict_other_published_figures_as_well_as_the_docs_say():
+    """Where one number is predicted; `oxygen-libero` is up to 13 % too fast where it is a range."""
+    errors = {"rtx4090": [], "oxygen-libero": []}
+    for _, figure, name, predict in _FIGURES:
+        predicted, published = predict(name), [float(end) for end in figure.split("–")]
+        if len(predicted) == len(published) == 1:
+            errors[name].append(100 * (predicted[0] / published[0] - 1))
+        else:
+            assert predicted[-1] > 0.87 * published[-1]
+    assert (round(min(errors["rtx4090"])), round(max(errors["rtx4090"]))) == (-34, -11)
+    assert max(map(abs, errors["oxygen-libero"])) < 8.5
+
+
+def test_the_docs_have_the_prices_of_every_profile():
     docs = _CLOCKS.read_text(encoding="utf-8")
-    for workload, figure, name, predict in _FIGURES:
-        predicted = predict(name)
-        shown = "–".join(dict.fromkeys(f"{ms:.0f}" for ms in predicted))
-        if len(predicted) == 1:
-            error = 100 * (predicted[0] / float(figure) - 1)
-            shown += f" ({error:+.0f} %)".replace("-", "−")
-        assert f"| {workload} | {figure} | `{name}` | {shown} |" in docs
     for name in names(ProfileConfig):
         assert f"\n{_priced(name)} |" in docs, _priced(name)
 
