@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from configs.errors import UsageError, unknown
 
 FIXED, STREAM, OFFSET = "fixed", "stream", "offset"
-_FORMS = tuple(f"{kind} S" for kind in (FIXED, STREAM, OFFSET))
+_FORMS = tuple(f"{kind}:S" for kind in (FIXED, STREAM, OFFSET))
 _SEEDS = 2**32  # of NumPy's global generator
 
 
@@ -48,7 +48,7 @@ BY_RUN = EnvSeed()
 
 
 def parse_env_seed(text: str) -> EnvSeed:
-    """Parse `fixed S`, `stream S` or `offset S`, also with a colon; without S, it is the run's seed.
+    """Parse `fixed:S`, `stream:S` or `offset:S`, also with a space; without S, it is the run's seed.
 
     Another spelling, or a seed out of bounds, is a UsageError.
     """

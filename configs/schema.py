@@ -272,8 +272,8 @@ class PlayedConfig(Preset):
         variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
             suite's.
         env_seed: Seeding of the environment, which draws what a stored initial state does not restore:
-            "stream S" (S once per task; state i has the draws of reset i + 1), "fixed S" (S before every
-            reset), or "offset S" (S + i); also stream:S. Without S: the run's seed. Default: the suite's.
+            stream:S (S once per task; state i has the draws of reset i + 1), fixed:S (S before every reset),
+            or offset:S (S + i). Without S: the run's seed. Default: the suite's.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
@@ -439,7 +439,7 @@ class ExecutionConfig(PlayConfig):
 
 
 class VariantsConfig(ScheduledConfig):
-    """The options of `python -m eval.run`, on its command line or in a YAML file: one run per mode.
+    """The options of `oxygen-eval run`, on its command line or in a YAML file: one run per mode.
 
     Attributes:
         mode: How actions and language are scheduled. Each of several modes is a variant: a run of its own.

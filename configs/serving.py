@@ -12,7 +12,7 @@ _ROBOTS = 8  # default number of concurrent robots
 
 
 class ServeConfig(Preset):
-    """The options of `python -m oxygen.serve`.
+    """The options of `oxygen-eval serve`.
 
     Attributes:
         policy: A policy with a model: a preset's name (tiny, pi05_libero), a YAML file, or a checkpoint's

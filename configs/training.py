@@ -38,7 +38,7 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 class CollectConfig(PlayedConfig):
-    """The options of `python -m eval.collect`, on its command line or in a YAML file.
+    """The options of `oxygen-eval collect`, on its command line or in a YAML file.
 
     Attributes:
         seeds: Seeds; every task and initial state is played once with each. Default: 7.
@@ -80,7 +80,7 @@ def _default_text_rows(given: Mapping[str, Any]) -> int:
 
 
 class TrainConfig(Preset):
-    """The options of `python -m eval.train`, on its command line or in a YAML file.
+    """The options of `oxygen-eval train`, on its command line or in a YAML file.
 
     Options that are None take the defaults of the model. The others train a few million parameters from
     scratch.
@@ -234,7 +234,7 @@ class TrainConfig(Preset):
 
 
 class CollectStep(CollectConfig):
-    """One call of `python -m eval.collect`.
+    """One call of `oxygen-eval collect`.
 
     `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
     """
@@ -244,7 +244,7 @@ class CollectStep(CollectConfig):
 
 
 class PipelineStage(Preset):
-    """Collections, followed by one call of `python -m eval.train`."""
+    """Collections, followed by one call of `oxygen-eval train`."""
 
     name: Name  # name of the stage, and of the training's folder
     collect: tuple[CollectStep, ...] = ()

@@ -1,4 +1,4 @@
-"""`python -m eval.compare RUN_A RUN_B`: two runs over the same episodes, side by side."""
+"""`oxygen-eval compare RUN_A RUN_B`: two runs over the same episodes, side by side."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""`python -m eval.droid`: `eval.run` with DROID's suite as its default."""
+"""`oxygen-eval droid`: `eval.run` with DROID's suite as its default."""
 
 from configs.cli import run_app
 from eval.run import Demo, build_app

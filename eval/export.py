@@ -1,4 +1,4 @@
-"""`python -m eval.export RUN… --format FORMAT`: a run's results in the formats of other tools."""
+"""`oxygen-eval export RUN… --format FORMAT`: a run's results in the formats of other tools."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m eval.leaderboard PATH…`: recorded runs as ranked tables, in Markdown or as a page."""
+"""`oxygen-eval leaderboard PATH…`: recorded runs as ranked tables, in Markdown or as a page."""
 
 import sys
 from pathlib import Path

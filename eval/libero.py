@@ -1,4 +1,4 @@
-"""`python -m eval.libero`: `eval.run` with LIBERO's suites as its default, and a demo."""
+"""`oxygen-eval libero`: `eval.run` with LIBERO's suites as its default, and a demo."""
 
 from configs.cli import run_app
 from eval.run import Demo, build_app

@@ -1,4 +1,4 @@
-"""`python -m eval.media`: an episode of two runs side by side, on one clock of simulated time."""
+"""`oxygen-eval media`: an episode of two runs side by side, on one clock of simulated time."""
 
 import dataclasses
 import itertools

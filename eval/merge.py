@@ -1,4 +1,4 @@
-"""`python -m eval.merge`: join runs or sweeps that each played a share of the same episodes."""
+"""`oxygen-eval merge`: join runs or sweeps that each played a share of the same episodes."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`python -m eval.pipeline`: train a policy in stages of collecting and training."""
+"""`oxygen-eval pipeline`: train a policy in stages of collecting and training."""
 
 import os
 import shlex
@@ -22,12 +22,12 @@ from configs.training import PipelineConfig, PipelineStage
 from oxygen.training.run_folder import CHECKPOINTS, RUN_FILE
 
 Command = tuple[str, ...]
-"""A command line from the module on."""
+"""A command of `oxygen-eval` and its arguments."""
 
 app = App(
-    name="python -m eval.pipeline",
-    help="Train a policy in stages, each of which collects demonstrations (`python -m eval.collect`) and "
-    "trains on them (`python -m eval.train`).\n\n"
+    name="oxygen-eval pipeline",
+    help="Train a policy in stages, each of which collects demonstrations (`oxygen-eval collect`) and "
+    "trains on them (`oxygen-eval train`).\n\n"
     "Finished stages are skipped. After an interruption, the same command resumes.",
 )
 
@@ -58,9 +58,9 @@ def main(
             console.print(f"# {stage.name}: done, {checkpoint}", markup=False)
             continue
         for command in commands[stage.name]:
-            environment = config.environment if command[0] == "eval.train" else {}
+            environment = config.environment if command[0] == "train" else {}
             variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-            console.print(" ".join([*variables, "python", "-m", shlex.join(command)]), markup=False)
+            console.print(" ".join([*variables, "oxygen-eval", shlex.join(command)]), markup=False)
             if not dry_run and (code := _run(command, environment)):
                 return code
     if not dry_run:
@@ -105,7 +105,7 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> dict[str, list[Com
             options = step.model_dump(exclude_unset=True)
             options |= {name: policy(options[name]) for name in ("policy", "learner") if name in options}
             options |= {"suite": options.pop("suites", ()), "output": str(folder / step.output)}
-            stages[stage.name].append(("eval.collect", *_options(options)))
+            stages[stage.name].append(("collect", *_options(options)))
             datasets.append(step.output)
         options = stage.train.model_dump(exclude_unset=True)
         options["data"] = [dataset(name) for name in stage.train.data]
@@ -113,7 +113,7 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> dict[str, list[Com
             options["start_from"] = policy(stage.train.start_from)
         options["output_dir"] = str(folder / stage.name)
         resume = ("--resume",) if (folder / stage.name / RUN_FILE).is_file() else ()
-        stages[stage.name].append(("eval.train", *_options(options), *resume))
+        stages[stage.name].append(("train", *_options(options), *resume))
         checkpoints[stage.name] = str(checkpoint_of(stage, folder))
     return stages
 
@@ -145,7 +145,7 @@ def _run(command: Command, environment: Mapping[str, str]) -> int:
 
     with handle_signals(forward):
         # As `oxygen-eval` does it: no package of the current folder hides this one.
-        arguments = [sys.executable, "-P", "-m", "eval", command[0].removeprefix("eval."), *command[1:]]
+        arguments = [sys.executable, "-P", "-m", "eval", *command]
         child = subprocess.Popen(arguments, env={**os.environ, **environment}, process_group=0)
         for number in received:
             child.send_signal(number)

@@ -1,4 +1,4 @@
-"""`python -m eval.preflight`: is this machine ready for an evaluation?"""
+"""`oxygen-eval preflight`: is this machine ready for an evaluation?"""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m eval.results SWEEP…`: the tables of finished sweeps again."""
+"""`oxygen-eval results SWEEP…`: the tables of finished sweeps again."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from eval.records.run_folders import SweepFolder
 
-app = App(name="python -m eval.results")
+app = App(name="oxygen-eval results")
 
 
 @app.default
 def main(*sweeps: Path) -> None:
-    """Show finished sweeps, from their records alone. `eval.report SWEEP` writes the page of one again.
+    """Show finished sweeps, from their records alone. `oxygen-eval report SWEEP` writes the page of one again.
 
     Args:
         sweeps: Folders of sweeps, or files like their `sweep.json`.

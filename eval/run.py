@@ -1,4 +1,4 @@
-"""`python -m eval.run`: run a policy on a suite and leave records, videos and a success table behind."""
+"""`oxygen-eval run`: run a policy on a suite and leave records, videos and a success table behind."""
 
 import dataclasses
 import functools

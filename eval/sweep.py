@@ -1,4 +1,4 @@
-"""`python -m eval.sweep`: one evaluation over a grid of clocks, modes, text rates and schedules."""
+"""`oxygen-eval sweep`: one evaluation over a grid of clocks, modes, text rates and schedules."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""`python -m eval.watch RUN`: the report of a run, live."""
+"""`oxygen-eval watch RUN`: the report of a run, live."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""`python -m eval.bench`: OxyGen's experiment on any policy, and the roofline of its stages."""
+"""`oxygen-eval bench`: OxyGen's experiment on any policy, and the roofline of its stages."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The options of `python -m eval.bench`. Uses argparse, to need no more packages than the policy does."""
+"""The options of `oxygen-eval bench`. Uses argparse, to need no more packages than the policy does."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""`python -m eval.bundle [CHECKPOINT]`: put a trained checkpoint into the package, with its model card."""
+"""`oxygen-eval bundle [CHECKPOINT]`: put a trained checkpoint into the package, with its model card."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from configs.paths import usable_folder
 from configs.training import PipelineConfig
 
 app = App(
-    name="python -m eval.bundle",
+    name="oxygen-eval bundle",
     help="Put a trained checkpoint into the package as the policy named after its model, with results of "
     "recorded runs and a model card. Without a checkpoint, add results to a bundled one: tiny, or --output.",
 )
@@ -32,7 +32,7 @@ def main(
 
     Args:
         checkpoint: The folder of a checkpoint. Default: the bundle that --output names.
-        pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
+        pipeline: The last checkpoint of this pipeline (`oxygen-eval pipeline`), instead of a folder.
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """

@@ -1,4 +1,4 @@
-"""`python -m eval.collect`: play episodes and keep the successful ones, or all, as demonstrations."""
+"""`oxygen-eval collect`: play episodes and keep the successful ones, or all, as demonstrations."""
 
 import os
 from pathlib import Path

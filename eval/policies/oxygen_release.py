@@ -1,6 +1,6 @@
 """A policy behind the server that OxyGen's authors released: openpi's protocol, with texts in its answers.
 
-Not `python -m oxygen.serve`, which is this project's own (`eval.policies.websocket`).
+Not `oxygen-eval serve`, which is this project's own (`eval.policies.websocket`).
 """
 
 import dataclasses

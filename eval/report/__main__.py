@@ -1,4 +1,4 @@
-"""`python -m eval.report RUN…`: recorded runs, or a sweep, as a page with plots and tables."""
+"""`oxygen-eval report RUN…`: recorded runs, or a sweep, as a page with plots and tables."""
 
 import sys
 from pathlib import Path

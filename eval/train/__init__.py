@@ -1,1 +1,1 @@
-"""`python -m eval.train`: demonstrations to a trained policy."""
+"""`oxygen-eval train`: demonstrations to a trained policy."""

@@ -1,4 +1,4 @@
-"""`python -m eval.train`: train a policy on demonstrations, with rollouts at every checkpoint."""
+"""`oxygen-eval train`: train a policy on demonstrations, with rollouts at every checkpoint."""
 
 from pathlib import Path
 from typing import Annotated

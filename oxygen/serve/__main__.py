@@ -1,4 +1,4 @@
-"""`python -m oxygen.serve`: serve a policy to robots and harnesses over WebSockets."""
+"""`oxygen-eval serve`: serve a policy to robots and harnesses over WebSockets."""
 
 import asyncio
 import logging

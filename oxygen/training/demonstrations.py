@@ -71,7 +71,7 @@ class EpisodeSpan:
 
 
 class Demonstrations:
-    """A dataset written by `python -m eval.collect`.
+    """A dataset written by `oxygen-eval collect`.
 
     Columns are read at once (about 500 bytes per frame). An index decodes a frame's images; for training,
     `pixels` decodes all of them once into a memory-mapped file.

@@ -23,7 +23,7 @@ def test_a_value_is_read_as_it_is_printed_and_reaches_other_processes(value):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("streem 7", "unknown env seed 'streem 7'; did you mean 'stream S'"),
+        ("streem 7", "unknown env seed 'streem 7'; did you mean 'stream:S'"),
         ("7", "unknown env seed '7'"),
         ("fixed -1", "unknown env seed"),
         ("stream 7.5", "unknown env seed"),

@@ -1,4 +1,4 @@
-"""`python -m eval.pipeline`: stages follow on one another and are resumed; bad ones are refused."""
+"""`oxygen-eval pipeline`: stages follow on one another and are resumed; bad ones are refused."""
 
 import itertools
 import re
@@ -28,8 +28,8 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     monkeypatch.setattr(collect, lambda *given, workers: collected.append(given))
     monkeypatch.setattr(train, lambda *given, **_: trained.append(given))
     pipeline = load(PipelineConfig, name)
-    for module, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
-        assert call({"eval.collect": collect_app, "eval.train": train_app}[module], *options) == 0
+    for command, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
+        assert call({"collect": collect_app, "train": train_app}[command], *options) == 0
 
     checkpoints = {stage.name: str(checkpoint_of(stage, tmp_path)) for stage in pipeline.stages}
     steps = [step for stage in pipeline.stages for step in stage.collect]
@@ -145,7 +145,7 @@ def test_a_dry_run_prints_the_commands_and_runs_none(run, capfd):
     assert run("--dry-run", "--output-dir", "other") == (0, [])
     printed = capfd.readouterr().out.splitlines()
     assert printed == [
-        f"{variable}python -m eval.{line}".replace("out/", "other/")
+        f"{variable}oxygen-eval {line}".replace("out/", "other/")
         for variable, line in [("", COLLECTING), ("MINE=1 ", FIRST), ("MINE=1 ", SECOND)]
     ]
 

@@ -1,4 +1,4 @@
-"""`python -m eval.preflight`: one line per check, the remedy where something is missing."""
+"""`oxygen-eval preflight`: one line per check, the remedy where something is missing."""
 
 import numpy as np
 import pytest

@@ -125,7 +125,7 @@ def made_up() -> Callable[..., Sequence[Row]]:
             "peak_memory_of": "process",
             "took_s": 12.5,
             "written_at": "2026-11-21T12:00:00+00:00",
-            "command": "python -m eval.bench",
+            "command": "oxygen-eval bench",
             "commit": None,
             "dirty": None,
             "versions": {"python": "3.12", "mujoco": None, "jax": "0.0", "numpy": "2.0"},

@@ -264,7 +264,7 @@ def test_a_saved_profile_holds_the_medians_of_rows(rows, tmp_path):
     assert {batch: time.ms for batch, time in found.decode.items()} == {1: 6, 30: 15}
     assert (found.device, found.model, found.dtype) == ("an abacus, 2 cores", "small", "float32")
     assert found.parallel is None
-    for said in ("python -m eval.bench", "no commit", "jax 0.0", "load average 0.1"):
+    for said in ("oxygen-eval bench", "no commit", "jax 0.0", "load average 0.1"):
         assert said in found.source
 
 

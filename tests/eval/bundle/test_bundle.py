@@ -1,4 +1,4 @@
-"""`python -m eval.bundle`: what is served is put into the package, with a card of its trainings."""
+"""`oxygen-eval bundle`: what is served is put into the package, with a card of its trainings."""
 
 import dataclasses
 import hashlib
@@ -224,7 +224,7 @@ def test_the_card_of_a_policy_without_results(shipped):
         "It acts in simulation (libero_goal, libero_object) and produces text while it acts (narration).",
         "None yet for these weights.",
         f"1 training: {STEP} steps in all.",
-        "python -m eval.pipeline tiny",
+        "oxygen-eval pipeline tiny",
         "| expert | demos: libero_goal 0-1, 3, libero_object 0-1, 3 | 8 | 4 | 16 |",
         "Apache-2.0",
     ):

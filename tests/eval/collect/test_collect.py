@@ -1,4 +1,4 @@
-"""`python -m eval.collect`: what is kept, resuming, any number of workers, physics, and bad input."""
+"""`oxygen-eval collect`: what is kept, resuming, any number of workers, physics, and bad input."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Policy servers without a model: openpi's, and `python -m oxygen.serve`."""
+"""Policy servers without a model: openpi's, and `oxygen-eval serve`."""
 
 import contextlib
 import dataclasses
@@ -136,7 +136,7 @@ def _framed(message: Any) -> bytes | str:
 
 
 SERVED_ACTIONS = np.linspace(-1, 1, 70).reshape(10, 7)
-"""Of `python -m oxygen.serve`."""
+"""Of `oxygen-eval serve`."""
 
 
 def served_metadata(interface: Interface = LIBERO, **changes: Any) -> dict[str, Any]:

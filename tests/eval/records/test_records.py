@@ -43,7 +43,7 @@ def test_exactly_errors_and_invalid_actions_have_a_traceback(outcome):
 
 
 def test_a_path_that_is_not_utf8_is_read_back_as_it_was(tmp_path):
-    command = f"python -m eval.run --output-dir {os.fsdecode(b'r' + bytes([255]))}"
+    command = f"oxygen-eval run --output-dir {os.fsdecode(b'r' + bytes([255]))}"
     folder = RunBuilder.at(tmp_path / "run", command=command).folder
     assert folder.read_manifest()["command"] == command
 

@@ -55,7 +55,7 @@ def record():
         "provenance": {
             "policy": "tiny",
             "assets": {"name": "standins"},
-            "command": "python -m eval.sweep --output-dir /tmp/x --resume",
+            "command": "oxygen-eval sweep --output-dir /tmp/x --resume",
         },
     }
 

@@ -1,4 +1,4 @@
-"""`python -m eval.train` from demonstrations to rollouts: a tiny model, and a world without physics."""
+"""`oxygen-eval train` from demonstrations to rollouts: a tiny model, and a world without physics."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The options of `python -m eval.train`: what they lead to, and what is refused before any training."""
+"""The options of `oxygen-eval train`: what they lead to, and what is refused before any training."""
 
 import json
 import re
