@@ -13,7 +13,7 @@ app = App(name="oxygen-eval results")
 
 @app.default
 def main(*sweeps: Path) -> None:
-    """Show finished sweeps, from their records alone. `oxygen-eval report SWEEP` writes the page of one again.
+    """Show finished sweeps, from their records. `oxygen-eval report SWEEP` writes the page of one again.
 
     Args:
         sweeps: Folders of sweeps, or files like their `sweep.json`.

@@ -28,8 +28,8 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     monkeypatch.setattr(collect, lambda *given, workers: collected.append(given))
     monkeypatch.setattr(train, lambda *given, **_: trained.append(given))
     pipeline = load(PipelineConfig, name)
-    for command, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
-        assert call({"collect": collect_app, "train": train_app}[command], *options) == 0
+    for each, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
+        assert call({"collect": collect_app, "train": train_app}[each], *options) == 0
 
     checkpoints = {stage.name: str(checkpoint_of(stage, tmp_path)) for stage in pipeline.stages}
     steps = [step for stage in pipeline.stages for step in stage.collect]
