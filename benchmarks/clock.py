@@ -18,8 +18,9 @@ from cyclopts import App
 
 from benchmarks.record import record
 from configs.cli import run_app
+from contracts.query import QueryRecord
 from eval.records.json_files import write_json
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import read_queries
 from eval.records.reader import find_runs, read_episodes, read_identity
 
 RESULTS = Path(__file__).parent / "results" / "clock.json"

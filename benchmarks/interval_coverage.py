@@ -21,6 +21,7 @@ from cyclopts import App
 
 from benchmarks.record import write_record
 from configs.cli import run_app
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
 from eval.bench.measurement import paired_ratio
 from eval.metrics.language import difference, percentage
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
@@ -33,9 +34,7 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
-from sim_envs.world import EpisodeKey
 
 SIZES = (10, 50, 200, 500)
 RATES = (0.05, 0.5, 0.9)

@@ -10,8 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from configs.cli import run_app
-from configs.errors import UsageError
-from eval.records.query_logs import QueryRecord, delivery_step, read_queries
+from contracts.errors import UsageError
+from contracts.query import QueryRecord
+from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
@@ -76,7 +77,7 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
     panel.broken_barh(acting, (tops["actions"], height), color=colour, edgecolor="white", linewidth=0.8)
     panel.broken_barh(speaking, (tops["language"], height), color=colour, alpha=0.4, linewidth=0)
     texts = [
-        (queries[text.requested_query].step / hz, delivery_step(text) / hz)
+        (queries[text.requested_query].step / hz, text.delivery_step / hz)
         for query in queries
         for text in query.delivered
     ]

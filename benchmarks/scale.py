@@ -21,8 +21,8 @@ from cyclopts import App
 from benchmarks.record import record
 from configs.cli import run_app
 from configs.schema import ExecutionConfig, RunConfig
+from contracts.episode import EpisodeResult
 from eval.records.run_folders import new_run
-from eval.records.schema import EpisodeResult
 from eval.report.console import EvaluationConsole
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation

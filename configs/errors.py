@@ -1,112 +1,77 @@
-"""Messages on standard error: bad input in one line, with what is allowed and the remedy; slow stages."""
+"""Checks content against schemas. What pydantic finds becomes an error of one line."""
 
-import contextlib
-import difflib
-import re
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing import parent_process
+import functools
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
-from configs.redaction import redact_text
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-_LONGEST_WORD, _LONGEST_LINE = 300, 900  # limits of a message, characters; longer ones are cut
-_MOST_NAMES = 8  # of those allowed
+from contracts.errors import UsageError, unknown
 
+ValueT = TypeVar("ValueT")
 
-class UsageError(ValueError):
-    """Invalid input by the user. Its message is one line without secrets, which commands print."""
-
-    def __init__(self, message: str) -> None:
-        one_line = redact_text(" ".join(message.split()))
-        cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", one_line)
-        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
-        super().__init__(shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…")
+_adapter = functools.cache(TypeAdapter)
 
 
-def one_line(error: BaseException) -> str:
-    """An exception's class and message in one line: `ValueError: no number`."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def check(schema: type[ValueT], content: Any, *, source: str) -> ValueT:
+    """Check `content` against a schema: a model, a dataclass, or any other type that pydantic validates.
 
-
-def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
-    """The allowed values, most similar to `value` first."""
-    text = str(value).lower()[:_LONGEST_WORD]
-    names = [str(name) for name in allowed]
-    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, text, name.lower()).ratio())
-
-
-def install_command(extra: str) -> str:
-    """How to install an extra of this project."""
-    return f"uv pip install -e '.[{extra}]' in a checkout, or with a wheel's file 'FILE.whl[{extra}]'"
-
-
-def unknown(kind: str, value: object, allowed: Iterable[object], *, remedy: str = "") -> UsageError:
-    """The error for a name that is not among the `allowed` ones.
-
-    Args:
-        kind: What the value names, in words ("suite", "policy").
-        value: What was given.
-        allowed: Every valid name; the eight nearest are printed.
-        remedy: What to do, if naming the nearest one does not say it already.
+    Raises:
+        UsageError: Names the first key or value that is wrong, the allowed ones and the source.
     """
-    names = nearest_first(value, allowed)
-    if not names:
-        return UsageError(f"unknown {kind} {str(value)!r}: there is none to choose from. {remedy}")
-    return UsageError(
-        f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {_listed(names)}. {remedy}"
-    )
-
-
-def lacking(what: str, name: str, given: Iterable[object], allowed: Iterable[object]) -> UsageError:
-    """The error for a name that should be among the given ones, and is not.
-
-    Args:
-        what: What lacks it, in words ("the observation").
-        name: The missing name.
-        given: The names that are there.
-        allowed: The names that are read.
-    """
-    found = _listed(nearest_first(name, given)) or "none"
-    return UsageError(f"{what} lacks {name!r}. Allowed: {_listed(list(map(str, allowed)))}. Given: {found}.")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (f", … ({len(names)} in all)" if names[_MOST_NAMES:] else "")
-
-
-def pluralize(number: int, noun: str) -> str:
-    """`1 episode`, `2 episodes`, `3 queries`."""
-    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else several}"
-
-
-@contextlib.contextmanager
-def stage(what: str) -> Iterator[None]:
-    """Print a description and the elapsed time: on a terminal as it passes, elsewhere at the end."""
-    from rich.live import Live  # slow: --help needs none
-    from rich.text import Text
-
-    from configs.console import TextConsole
-
-    began, console = time.perf_counter(), TextConsole(stderr=True)
-
-    def line() -> Text:
-        return Text(f"{what} ... {time.perf_counter() - began:.1f} s")
-
-    # Processes that this one started share its terminal, and would overwrite its line.
-    is_live = console.is_terminal and not console.is_dumb_terminal and parent_process() is None
-    if is_live:
-        shares = sys.stdout.isatty()  # then what is printed meanwhile goes above the line
-        with Live(console=console, get_renderable=line, refresh_per_second=10, redirect_stdout=shares):
-            yield
-        return
-    sys.stderr.write(f"{what} ... ")
-    sys.stderr.flush()
     try:
-        yield
-    except BaseException:
-        sys.stderr.write("\n")  # an error has a line of its own
-        raise
-    sys.stderr.write(f"{time.perf_counter() - began:.1f} s\n")
-    sys.stderr.flush()
+        valid: ValueT = _adapter(schema).validate_python(
+            dict(content) if isinstance(content, Mapping) else content
+        )
+        return valid
+    except ValidationError as error:
+        raise invalid(error, source, schema) from error
+
+
+def invalid(error: ValidationError, source: str, schema: Any = None) -> UsageError:
+    """The first problem that pydantic found, in one line: the value, what is allowed, and the source.
+
+    With a `schema`, it names the keys nearest to an unknown one.
+    """
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    has_keys = isinstance(schema, type) and issubclass(schema, BaseModel)
+    holder = _schema_at(schema, problem["loc"][:-1]) if has_keys else None
+    if problem["type"] == "extra_forbidden" and holder:
+        *path, key = problem["loc"]
+        place = f"{'.'.join(map(str, path))} of {source}" if path else source
+        return unknown("key", key, holder.model_fields, remedy=f"In {place}.")
+    if problem["type"] in ("literal_error", "enum"):
+        where = ".".join(part for part in problem["loc"] if isinstance(part, str))
+        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "union_tag_invalid":
+        allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
+        return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "value_error":
+        message = problem["msg"].removeprefix("Value error, ")
+        place = f"{where}: " if where and f"`{where}`" not in message else ""
+        return UsageError(f"{source}: {place}{message}")
+    if problem["type"] == "missing":
+        return UsageError(f"{source}: {where} is missing: give it")
+    where = where or "the whole"
+    complaint = problem["msg"][:1].lower() + problem["msg"][1:]
+    return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {complaint}")
+
+
+def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The schema at a path in a preset; None if it is one of several."""
+    for key in path:
+        if isinstance(key, str):
+            nested = _models_in(schema.model_fields[key].annotation) if key in schema.model_fields else []
+            if len(nested) != 1:
+                return None
+            schema = nested[0]
+    return schema
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

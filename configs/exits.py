@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NoReturn, Self, TypeGuard
 
-from configs.errors import UsageError, install_command
 from configs.home import provide_home
+from contracts.errors import UsageError, install_command
 
 FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 """Exit codes if the output pipe is closed, for bad input, and after Ctrl-C (128 + SIGINT, as in shells)."""

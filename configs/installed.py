@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 _READ = {".py", ".bddl", ".xml", ".json", ".yaml", ".yml", ".pruned_init"}
 """Files that are compared with the installed ones: code, tasks, models of robots, initial states. Meshes and

@@ -7,13 +7,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from configs.cli import check, format_option
-from configs.errors import UsageError, unknown
+from configs.cli import format_option
+from configs.errors import check
 from configs.language_task import LanguageTaskConfig
 from configs.paths import absolute, parse_yaml, read_text
 from configs.profile import ProfileConfig
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
 from configs.training import CollectConfig, PipelineConfig, TrainConfig
+from contracts.errors import UsageError, unknown
 
 PresetT = TypeVar("PresetT", bound=Preset)
 

@@ -19,7 +19,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

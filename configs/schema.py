@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, Self
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers, Several, check
-from configs.env_seed import FIXED, EnvSeedText
-from configs.errors import UsageError, unknown
-from configs.feedback import SOURCES, Feedback, prompt_fields, truth_age_s
-from configs.motion import MotionText
+from configs.cli import Names, NamesOrNone, Numbers, Several
+from configs.errors import check
+from contracts.env_seed import FIXED, parse_env_seed
+from contracts.errors import UsageError, unknown
+from contracts.motion import NONE, parse_motion
+from contracts.prompt import SOURCES, PromptField, prompt_fields, truth_age_s
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -89,6 +90,13 @@ Timeout = Annotated[float, Field(gt=0, le=1_000_000)]  # seconds
 SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]  # control steps before the first query
 
 
+MotionText = Annotated[str, BeforeValidator(lambda value: str(parse_motion(str(value)) or NONE))]
+"""A motion in canonical spelling."""
+
+EnvSeedText = Annotated[str, BeforeValidator(lambda value: str(parse_env_seed(str(value))))]
+"""The seeding of an environment in canonical spelling."""
+
+
 def _source_of_texts(value: Any) -> Any:
     if value in (None, "own", "none", "truth-delayed") or str(value).startswith("frozen:"):
         return value
@@ -108,8 +116,8 @@ _FIELD = "{'field': 'memory', 'format': 'Memory: {text}'}"
 
 def _listed(value: Any) -> Any:
     items = (value,) if isinstance(value, Mapping) else value
-    if isinstance(items, list | tuple) and all(isinstance(each, Mapping | Feedback) for each in items):
-        names = [field.name for field in dataclasses.fields(Feedback)]
+    if isinstance(items, list | tuple) and all(isinstance(each, Mapping | PromptField) for each in items):
+        names = [field.name for field in dataclasses.fields(PromptField)]
         for key in (key for each in items if isinstance(each, Mapping) for key in each):
             if key not in names:
                 raise ValueError(str(unknown("key", str(key), names)))
@@ -120,11 +128,11 @@ def _listed(value: Any) -> Any:
     )
 
 
-Fields = Annotated[tuple[Feedback, ...], BeforeValidator(_listed)]
+Fields = Annotated[tuple[PromptField, ...], BeforeValidator(_listed)]
 """The fields that one language task's answers fill: one, or a list."""
 
 
-def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
+def read_feedback(declared: Any, source: str) -> dict[str, tuple[PromptField, ...]]:
     """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
     if not isinstance(declared, Mapping) or isinstance(declared.get("field"), str):
         given, example = reprlib.repr(declared), f"{{'memory': {_FIELD}}}"
@@ -156,10 +164,9 @@ class SuiteConfig(Preset):
         camera_size: Height of a camera image, pixels; also the width of square images.
         replan_steps: Control steps between two queries.
         variation: Variation of scenes between episodes beyond initial states, 0 to 1; None if unsupported.
-        motion: Motion of the object to grasp until it is touched, as `configs.motion.parse_motion` reads it;
-            None if nothing can move.
-        env_seed: Seeding of the environment in stored initial states, as `configs.env_seed.parse_env_seed`
-            reads it.
+        motion: Motion of the object to grasp until it is touched, as `contracts.motion` reads it; None
+            if nothing can move.
+        env_seed: Seeding of the environment in stored initial states, as `contracts.env_seed` reads it.
         test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
             are collected.
         environment: Further arguments of the class.

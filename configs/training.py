@@ -7,15 +7,15 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, RepeatableNames
-from configs.env_seed import FIXED, EnvSeedText
-from configs.motion import MotionText
 from configs.schema import (
     OUTPUT,
     PROTOCOL,
     WHAT,
     Count,
+    EnvSeedText,
     ImageStorage,
     Mode,
+    MotionText,
     Name,
     Pixels,
     PlayedConfig,
@@ -26,6 +26,7 @@ from configs.schema import (
     Whole,
     Wordings,
 )
+from contracts.env_seed import FIXED
 
 WHAT_TO_TRAIN = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))

@@ -24,8 +24,8 @@ def _refuse_hidden_packages() -> None:
                 f"{name!r} is imported from {found}, which hides that of oxygen-eval at {own}: take its "
                 "folder out of PYTHONPATH, or run from another folder"
             )
-    from configs.errors import UsageError
     from configs.installed import imported_version
+    from contracts.errors import UsageError
 
     try:
         for name in ("numpy", "scipy", "jax", "jaxlib", "flax", "gymnasium"):

@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
-from configs.errors import UsageError
 from configs.paths import usable_file
+from contracts.errors import UsageError
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import bounds, wilson_95
 from eval.records.json_files import write_json

@@ -7,8 +7,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.errors import UsageError, unknown
 from configs.paths import usable_file
+from contracts.errors import UsageError, unknown
 from eval.records.schema import RunFolder
 
 app = App(name="oxygen-eval export")

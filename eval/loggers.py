@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from configs.console import visible_text
-from configs.errors import UsageError, one_line, unknown
-from configs.hashing import hash_of
+from contracts.episode import EpisodeResult, Outcome
+from contracts.errors import UsageError, one_line, unknown
+from contracts.hashing import hash_of
 from eval.metrics.success import rate_of
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import to_gif

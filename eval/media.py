@@ -12,11 +12,12 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers, ranges, run_app
 from configs.console import visible_text
-from configs.errors import UsageError, pluralize
 from configs.paths import shown, usable_file
+from contracts.episode import EpisodeResult, Outcome, solved
+from contracts.errors import UsageError, pluralize
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
+from eval.records.schema import RunFolder
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
 from eval.rollout.recorder import EpisodeCaptions

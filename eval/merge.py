@@ -7,8 +7,8 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
-from configs.errors import UsageError, pluralize
 from configs.paths import usable_folder
+from contracts.errors import UsageError, pluralize
 from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
 

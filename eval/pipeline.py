@@ -13,12 +13,12 @@ from cyclopts import App, Parameter
 
 from configs.cli import option_arguments, ranges, run_app
 from configs.console import TextConsole
-from configs.errors import unknown
 from configs.exits import handle_signals
 from configs.load import load, names
 from configs.paths import usable_folder
 from configs.schema import PolicyConfig
 from configs.training import PipelineConfig, PipelineStage
+from contracts.errors import unknown
 from oxygen.training.run_folder import CHECKPOINTS, RUN_FILE
 
 Command = tuple[str, ...]

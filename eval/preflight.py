@@ -40,7 +40,8 @@ def preflight(
         output_dir: Folder that runs are written to.
         json: Also write the results to this file.
     """
-    from configs.load import check, overlay  # slow: --help needs none of these
+    from configs.errors import check
+    from configs.load import overlay
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
     from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks, demo_preset

@@ -5,7 +5,7 @@ from pathlib import Path
 from cyclopts import App
 
 from configs.cli import run_app
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.records.run_folders import SweepFolder
 
 app = App(name="oxygen-eval results")

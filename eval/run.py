@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_app
-from configs.errors import UsageError, pluralize
-from configs.load import check, names, overlay
+from configs.errors import check
+from configs.load import names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, VariantsConfig
+from contracts.errors import UsageError, pluralize
 from eval.records.run_folders import find_unfinished, new_run
 
 _DEMO_OPTIONS = {

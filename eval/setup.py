@@ -12,7 +12,7 @@ from typing import Literal
 from cyclopts import App
 
 from configs.cli import run_app
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 PINNED = ("bddl==1.0.1", "hf-libero==0.1.4", "robosuite==1.4.0")
 """Installed without their dependencies, among them torch, transformers and robomimic."""

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import ALL_OPTIONS, BriefHelp, Names, run_app
-from configs.load import check, names, overlay
+from configs.errors import check
+from configs.load import names, overlay
 from configs.paths import usable_folder
 from configs.schema import AXES, OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from contracts.episode import EpisodeKey
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import Policy
 from eval.policies.python import as_policy
-from oxygen.policy.reply import EpisodeEnd, Reply
-from sim_envs.world import EpisodeKey, Observation
 
 _ONE = EpisodeKey(suite="check", task_id=0, init_id=0, seed=7)
 _OTHER = dataclasses.replace(_ONE, init_id=1)

@@ -8,7 +8,7 @@ from cyclopts import App
 
 from configs.cli import run_app
 from configs.console import visible_text
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 app = App(name="oxygen-eval watch")
 

@@ -5,7 +5,7 @@ oxygen-eval run --suite examples/point_suite.yaml --policy random
 
 import numpy as np
 
-from configs.interface import (
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,
@@ -16,8 +16,9 @@ from configs.interface import (
     ObservationSpec,
     Rotation,
 )
+from contracts.observation import Observation
 from sim_envs.suite import InitIds, Task
-from sim_envs.world import AdvanceResult, Observation
+from sim_envs.world import AdvanceResult
 
 
 class PointWorld:

@@ -13,8 +13,8 @@ from cyclopts import App, Parameter
 from PIL import Image, ImageDraw
 
 from configs.cli import Names, Numbers, format_option, run_app
-from configs.errors import UsageError, unknown
 from configs.paths import usable_file
+from contracts.errors import UsageError, unknown
 from sim_envs.suite import open_suite
 
 _CAPTION = 18

@@ -1,6 +1,6 @@
 """The interface of delta end-effector control, as of robosuite's OSC_POSE on a Panda."""
 
-from configs.interface import (
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,

@@ -9,10 +9,12 @@ from jaxtyping import Float64, UInt8
 from pydantic import Field
 
 from configs.schema import Preset, SuiteConfig, Wordings
+from contracts.episode import EpisodeKey
+from contracts.observation import Observation
+from contracts.truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.suite import ConfiguredSuite, InitIds, Task
-from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation
+from sim_envs.world import AdvanceResult
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12  # control steps at which the phase of the ground truth changes
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError, unknown
 from configs.exits import how_ended
+from contracts.errors import UsageError, unknown
 from sim_envs.blas import environment_variable
 
 DEVICE = "MUJOCO_EGL_DEVICE_ID"  # the number of EGL's device, read by MuJoCo when it is imported

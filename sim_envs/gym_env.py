@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import UInt8
 
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 from sim_envs.suite import open_suite
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")  # observation formats; the last is LeRobot's

@@ -13,9 +13,11 @@ from jaxtyping import Float64, UInt8
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from configs.errors import UsageError, install_command, one_line, unknown
 from configs.installed import distribution_of, identify
-from configs.interface import (
+from configs.schema import Name, Preset, SuiteConfig, Wordings
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, install_command, one_line, unknown
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,
@@ -27,19 +29,10 @@ from configs.interface import (
     ObservationSpec,
     Rotation,
 )
-from configs.schema import Name, Preset, SuiteConfig, Wordings
+from contracts.observation import Observation
 from sim_envs.gl import choose_backend, import_robosuite, load_triton_first, require_backend
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
-from sim_envs.world import (
-    AdvanceResult,
-    EpisodeKey,
-    Observation,
-    PhysicsError,
-    World,
-    as_flag,
-    as_number,
-    checked_actions,
-)
+from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, as_number, checked_actions
 
 RENDER = "render"  # the key of a camera whose images come from `render()`
 _STEP_VALUES = 5
@@ -95,7 +88,7 @@ class GymState(Preset):
 
 
 class GymAction(Preset):
-    """A group of action channels; see `configs.interface.ActionChannels`."""
+    """A group of action channels; see `contracts.interface.ActionChannels`."""
 
     name: str
     size: int = Field(gt=0)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from configs.motion import Drift, Shuttle
+from contracts.motion import Drift, Shuttle
 from sim_envs.scripted.poses import Vector3
 from sim_envs.scripted.surfaces import Collisions, HeightMap, Points
 

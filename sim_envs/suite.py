@@ -10,16 +10,18 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from configs.cli import format_option
-from configs.env_seed import FIXED, parse_env_seed
-from configs.errors import UsageError, unknown
+from configs.errors import check
 from configs.installed import imported_version
-from configs.interface import Interface
-from configs.load import check, load, names
-from configs.motion import NONE, parse_motion
+from configs.load import load, names
 from configs.paths import absolute
 from configs.schema import Preset, SuiteConfig, Wordings
+from contracts.env_seed import FIXED, parse_env_seed
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, unknown
+from contracts.interface import Interface
+from contracts.motion import NONE, parse_motion
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import World
 
 ENTRY_POINTS = "oxygen_eval.suites"  # the entry-point group for suites of other packages: suite name to class
 # Protocol fields for suites whose class names them in `supports`; why others refuse them, for errors.

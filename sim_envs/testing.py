@@ -16,10 +16,12 @@ from unittest import mock
 import numpy as np
 from jaxtyping import Float64
 
-from configs.errors import UsageError
-from configs.interface import Interface
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import Interface
+from contracts.observation import Observation
 from sim_envs.suite import Suite, Task
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, World, as_progress
+from sim_envs.world import AdvanceResult, World, as_progress
 
 Actions = Float64[np.ndarray, "steps action"]
 

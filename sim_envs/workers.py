@@ -21,9 +21,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from configs.errors import UsageError
 from configs.exits import how_ended, report_crashes
 from configs.paths import back_where_begun, relative_to_here
+from contracts.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import DEVICE, rendering_device
 

@@ -1,67 +1,16 @@
-"""The world contract: episode keys, observations, and the methods of a simulator."""
+"""The world contract: the methods of a simulator."""
 
 import contextlib
 import dataclasses
 import reprlib
-from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from configs.errors import UsageError, one_line
-from configs.hashing import seed_of
-from configs.latency import ActionPrefix
-from configs.schema import Name
-from sim_envs.truth.ground_truth import Truth
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
-class EpisodeKey:
-    """Identifies an episode. All randomness of the episode is a function of these four fields.
-
-    Attributes:
-        suite: Name of the task suite.
-        task_id: Index of the task in the suite.
-        init_id: Id of the stored or sampled initial state.
-        seed: Seed of the environment, set before every episode, and of the policy's noise.
-    """
-
-    suite: Name
-    task_id: int
-    init_id: int
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.suite}.{self.task_id}.{self.init_id}.{self.seed}"
-
-    def choose(self, wordings: Sequence[str]) -> str:
-        """The wording of the episode's instruction, in rotation, the same for all policies and modes."""
-        return wordings[(self.init_id + self.task_id + self.seed) % len(wordings)]
-
-    def digest(self) -> int:
-        """A 64-bit hash of the key, the same on every machine and in every process."""
-        return seed_of(str(self))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Observation:
-    """The input of a policy query.
-
-    Attributes:
-        images: Camera name to pixels, as declared in the suite's interface.
-        state: Proprioception, as declared in the suite's interface.
-        language: The instruction, or the prompt composed of it and of fed-back texts.
-        feedback: The parts of that prompt, if it is composed: `instruction`, `memory`, `subtask`.
-        action_prefix: Actions of the last chunk that the robot executes while this query is answered, for
-            policies that condition on them; else None.
-    """
-
-    images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
-    state: Float64[np.ndarray, " state"]
-    language: str
-    feedback: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    action_prefix: ActionPrefix | None = None
+from contracts.errors import UsageError, one_line
+from contracts.observation import Observation
+from contracts.truth import Truth
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -63,6 +63,15 @@ All others do without jaxtyping, since with it a check takes many times as long.
 claw.beartype_packages(
     _PACKAGES, conf=BeartypeConf(claw_is_pep526=False, claw_skip_package_names=(_INNER_LOOP,))
 )
+# Counts are numbers where these say `float`, as for every type checker.
+claw.beartype_package(
+    "contracts",
+    conf=BeartypeConf(
+        claw_is_pep526=False,
+        is_pep484_tower=True,
+        claw_skip_package_names=("contracts.interface",),  # checks itself what users write
+    ),
+)
 install_import_hook([name for name in _SHAPED if name != _INNER_LOOP], "beartype.beartype")
 
 

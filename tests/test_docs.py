@@ -13,12 +13,12 @@ import msgpack
 import numpy as np
 import pytest
 
+from contracts.episode import EpisodeKey
 from eval.metrics.success import summarize
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
 from eval.records.json_files import write_json
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
 from tests.commands import ROOT, execute
 from tests.eval.factory import RunBuilder, episode, key
 
@@ -76,7 +76,7 @@ def test_links_resolve(name):
 def test_pages_that_the_code_names_exist():
     named = {
         name
-        for folder in ("configs", "eval", "examples", "oxygen", "sim_envs")
+        for folder in ("configs", "contracts", "eval", "examples", "oxygen", "sim_envs")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".md", ".yaml")
         for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text())
@@ -113,7 +113,7 @@ from eval.policies.python import open_python
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.rollout import rollout
 from sim_envs.fake import FakeSuite, FakeWorld
-from sim_envs.world import EpisodeKey
+from contracts.episode import EpisodeKey
 
 policy = open_python("raise_hand.py:RaiseHand", {})
 key = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)

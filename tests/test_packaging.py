@@ -135,9 +135,15 @@ def test_every_module_imports_with_jax_flax_and_numpy_alone():
 
 
 def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
-    clients = "robots.conventions robots.images serve.msgpack_numpy policy.reply"
+    clients = "robots.conventions robots.images serve.msgpack_numpy"
     scheduling = "serving.scheduler serving.language serving.requests"
     import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])
+
+
+def test_contracts_need_numpy_alone():
+    files = [path.stem for path in (ROOT / "contracts").glob("[!_]*.py")]
+    absent = "configs eval oxygen sim_envs videos cyclopts flax jax jaxtyping pydantic rich scipy yaml"
+    import_without(absent, [f"contracts.{name}" for name in files])
 
 
 ITS_OWN = ("sim_envs/libero/", "eval/libero.py")
@@ -163,8 +169,7 @@ def names_libero(text: str) -> bool:
 
 def test_only_its_own_modules_name_libero():
     """An exception that is no longer needed is an error, too."""
-    files = [
-        path for name in ("configs", "eval", "sim_envs", "videos") for path in (ROOT / name).rglob("*.py")
-    ]
+    packages = ("configs", "contracts", "eval", "sim_envs", "videos")
+    files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     named = {path.relative_to(ROOT).as_posix() for path in files if names_libero(path.read_text())}
     assert {name for name in named if not name.startswith(ITS_OWN)} == EXCEPTIONS

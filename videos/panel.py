@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
-from configs.latency import Latency
+from contracts.latency import Latency
 from videos import theme
 from videos.text import cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
 from videos.theme import Mark

@@ -6,7 +6,7 @@ import math
 
 from PIL import Image, ImageDraw
 
-from configs.latency import Latency
+from contracts.latency import Latency
 from videos import theme
 from videos.text import load_font, round_mask
 

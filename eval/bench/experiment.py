@@ -16,8 +16,8 @@ from typing import Any
 import jax
 from rich.progress import Progress
 
-from configs.errors import pluralize
 from configs.exits import DeferredSignals
+from contracts.errors import pluralize
 from eval.bench.measurement import StageTimes, acting_ms, aggregate, decode_sizes, language_ms, measure
 from eval.bench.options import Options, workloads_of
 from eval.bench.row import Row, RowFile, identity, row_provenance

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
+from contracts.errors import UsageError, unknown
 from eval.bench.workloads import (
     ADAPTERS,
     BUDGETED,

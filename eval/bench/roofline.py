@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.bench.measurement import acting_ms, decode_growth, language_ms, median_stages
 from eval.bench.options import Options, workloads_of
 from eval.bench.row import row_provenance

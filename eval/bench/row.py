@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records import provenance
 from eval.records.json_files import append_json_line, read_json_lines

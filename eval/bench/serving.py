@@ -11,19 +11,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
+from contracts.text import DecodeWork, Reply
 from eval.bench.workloads import BUDGETED, OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
 from oxygen.model import config as model_configs
 from oxygen.model.adapter import Mask
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
-from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import Observations, VectorPolicy
 from oxygen.robots.tokenizer import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode
 from oxygen.weights import load as load_checkpoint

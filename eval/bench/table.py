@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from configs.latency import steps_in
+from contracts.latency import steps_in
 from eval.bench.row import Row
 from eval.bench.workloads import OFF
 from eval.report.table import Column, Table, number, to_terminal

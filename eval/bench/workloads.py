@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 
-from configs.errors import UsageError, pluralize
+from contracts.errors import UsageError, pluralize
 from oxygen.serving.language import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.scheduler import Mode
 

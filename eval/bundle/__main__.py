@@ -7,10 +7,10 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, format_option, run_app
 from configs.console import TextConsole
-from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
 from configs.training import PipelineConfig
+from contracts.errors import UsageError
 
 app = App(
     name="oxygen-eval bundle",

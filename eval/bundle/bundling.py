@@ -16,13 +16,14 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from configs.assets import badged
-from configs.cli import check, format_option, ranges
-from configs.errors import UsageError
-from configs.hashing import hash_file
+from configs.cli import format_option, ranges
+from configs.errors import check
 from configs.load import names
 from configs.paths import read_json_object
 from configs.schema import PolicyConfig, RunConfig
 from configs.training import PipelineConfig
+from contracts.errors import UsageError
+from contracts.hashing import hash_file
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
 from eval.policies.resolved import read_policy

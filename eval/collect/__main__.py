@@ -8,7 +8,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from configs.cli import ALL_OPTIONS, BriefHelp, run_app
-from configs.load import check, overlay
+from configs.errors import check
+from configs.load import overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT
 from configs.training import CollectConfig

@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from configs.cli import check
 from configs.console import TextConsole
-from configs.errors import UsageError, pluralize
+from configs.errors import check
 from configs.exits import DeferredSignals
-from configs.feedback import truth_age_s
-from configs.hashing import hash_of
-from configs.interface import Interface
-from configs.motion import NONE
 from configs.paths import locked, read_json_object, shown
 from configs.schema import RunConfig
 from configs.training import CollectConfig
+from contracts.episode import EpisodeKey, Outcome
+from contracts.errors import UsageError, pluralize
+from contracts.hashing import hash_of
+from contracts.interface import Interface
+from contracts.motion import NONE
+from contracts.prompt import truth_age_s
 from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.store import DemonstrationKey, EpisodeStore, StoredEpisode
@@ -33,7 +34,7 @@ from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Processes
 from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, make_plan
@@ -41,7 +42,6 @@ from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.world import EpisodeKey
 from videos.mp4 import REMEDY, encoder_problem
 
 _MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from PIL import Image
 
-from configs.errors import UsageError
-from configs.interface import Interface
 from configs.training import CollectConfig
+from contracts.errors import UsageError
+from contracts.interface import Interface
 from eval.collect.store import Histogram, StoredEpisode
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations, as_array

@@ -16,24 +16,26 @@ import pyarrow as pa
 from jaxtyping import Bool, Float64, UInt8
 from PIL import Image
 
-from configs.errors import one_line
-from configs.feedback import INSTRUCTION, truth_age_s
-from configs.interface import Interface
 from configs.training import CollectConfig
+from contracts.episode import EpisodeKey, Outcome
+from contracts.errors import one_line
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.prompt import INSTRUCTION, truth_age_s
+from contracts.query import QueryRecord
+from contracts.text import EpisodeEnd, Reply
+from contracts.truth import Truth
 from eval.collect.dataset import arrow_schema
 from eval.collect.store import DemonstrationKey, EpisodeStore, Histogram
 from eval.metrics.language import true_text
 from eval.policies.base import Policy
 from eval.policies.scripted import Scripted
-from eval.records.query_logs import QueryRecord, truth_to_json
+from eval.records.query_logs import truth_to_json
 from eval.records.run_folders import Run
-from eval.records.schema import Outcome
 from eval.rollout.plan import TaskPlan
-from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.training import layout
 from sim_envs.suite import Suite
-from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import World
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)

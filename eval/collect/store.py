@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64
 from pydantic import BeforeValidator
 
-from configs.cli import check
-from configs.errors import UsageError
+from configs.errors import check
 from configs.paths import parse_json_object, read_json_object
 from configs.training import CollectConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
 from eval.records.json_files import write_json
 from eval.records.protocol import NO_ASSETS
 from eval.rollout.plan import TaskPlan
 from oxygen.training import layout
 from oxygen.training.demonstrations import readable_table
-from sim_envs.world import EpisodeKey
 
 Histogram = Int64[np.ndarray, "channel 256"]
 """Counts of the 256 levels in each channel of a camera's images."""

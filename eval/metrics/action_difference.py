@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from configs.errors import UsageError
-from eval.records.query_logs import QueryRecord
-from sim_envs.world import EpisodeKey
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.query import QueryRecord
 
 Chunk = Float64[np.ndarray, "horizon action"]
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from contracts.episode import EpisodeResult, Share, Shares, TextScores
+from contracts.query import QueryRecord
+from contracts.text import Text
+from contracts.truth import Memory, Narration, Truth
 from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, ratio_of_sums
-from eval.records.query_logs import QueryRecord, delivery_step
-from eval.records.schema import EpisodeResult, Share, Shares, TextScores
-from oxygen.policy.reply import Text
-from sim_envs.truth.ground_truth import Memory, Narration, Truth
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 
@@ -119,14 +119,14 @@ class EpisodeGrader:
     def add(self, query: QueryRecord) -> None:
         """Add one query, with the texts it delivered until the first control step of the next one."""
         self._issued.append((query.step, query.truth))
-        self._due += sorted(query.delivered, key=delivery_step)
+        self._due += sorted(query.delivered, key=lambda text: text.delivery_step)
         for text in query.delivered:
             if text.task in HEADLINES:
                 step, truth = self._issued[text.requested_query]
-                seconds = (delivery_step(text) - step) / self._control_hz
+                seconds = (text.delivery_step - step) / self._control_hz
                 self._tasks[text.task].add(text, (truth, query.truth_on_delivery(text)), seconds)
         for now in sorted(query.truths)[:-1]:  # the last step is the next query's
-            while self._due and delivery_step(self._due[0]) <= now:
+            while self._due and self._due[0].delivery_step <= now:
                 text = self._due.pop(0)
                 if text.task in HEADLINES:
                     self._tasks[text.task].deliver(text)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int
 
-from configs.interface import ActionSpec
+from contracts.episode import EpisodeResult, MotionQuality, Outcome
+from contracts.interface import ActionSpec
+from contracts.query import QueryRecord
 from eval.metrics.statistics import MeanDifference, bounds, mean_95, mean_difference
-from eval.records.query_logs import QueryRecord
-from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
 _HOLDING = -1  # stands for the query of a chunk while the robot holds still
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from contracts.episode import EpisodeResult, Outcome, graded_only, solved
 from eval.metrics.statistics import (
     Interval,
     MeanDifference,
@@ -19,7 +20,6 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 
 
 def restricted_s(episode: EpisodeResult, limits_s: Mapping[str, float]) -> float | None:

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved
+from contracts.query import QueryRecord
 from eval.metrics.language import mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import summarize_motion
 from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import bounds, mean_95, quantiles, wilson_95
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
-from sim_envs.world import EpisodeKey
+from eval.records.schema import RunFolder
 
 LATENCY_STAGES = ("action", "frame")
 """Until the actions were computed, and until the query was complete."""

@@ -2,8 +2,8 @@
 
 import re
 
-from configs.errors import UsageError
 from configs.paths import absolute
+from contracts.errors import UsageError
 
 _PORT = 8000
 """Where openpi's servers listen."""

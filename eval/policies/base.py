@@ -7,11 +7,13 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from configs.feedback import FeedbackByTask
-from configs.interface import Interface
-from oxygen.policy.reply import EpisodeEnd, Reply
+from contracts.episode import EpisodeKey
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.prompt import FieldsByTask
+from contracts.text import EpisodeEnd, Reply
 from sim_envs.suite import Suite
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import World
 
 
 class PolicyLostError(RuntimeError):
@@ -155,7 +157,7 @@ class LoadedPolicy:
     reports_work: bool = False  # whether its replies report `Reply.work`, which profile clocks need
     remark: str | None = None  # one line to print before the first episode, or None
     # Language task to the fields of later prompts that hold its texts.
-    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
+    feedback: FieldsByTask = dataclasses.field(default_factory=dict)
     close: Callable[[], None] = do_nothing  # releases resources outside this process; idempotent
 
     def described(self) -> Self:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from configs.interface import Interface
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import BatchSlot, LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
@@ -19,7 +21,6 @@ from oxygen.robots.transforms import Prediction
 from oxygen.serving.engine_config import EngineConfig, ample_slots, texts_in_progress
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
-from sim_envs.world import EpisodeKey, Observation
 
 
 def open_engine(

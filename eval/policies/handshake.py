@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import Close
 
-from configs.redaction import strip_url
+from contracts.redaction import strip_url
 
 MAX_ANSWER_MIB = 64
 _REFUSED, _OF_SERVERS, _TOO_BIG = (1002, 1003, 1007, 1008, 1010), 4000, 1009

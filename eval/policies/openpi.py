@@ -8,14 +8,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
-from configs.feedback import INSTRUCTION, FeedbackByTask, cleaned, prompt_fields, write_answer
-from configs.interface import Interface, as_image_size
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, unknown
+from contracts.interface import Interface, as_image_size
+from contracts.observation import Observation
+from contracts.prompt import INSTRUCTION, FieldsByTask, cleaned, prompt_fields, write_answer
+from contracts.text import EpisodeEnd, Reply, Text
 from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
-from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.robots.images import RESIZES
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
-from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKeys:
@@ -51,7 +52,7 @@ def resize_of(declared: Mapping[str, Any], name: str) -> str:
     return str(resize)
 
 
-def assumption(name: str, feedback: FeedbackByTask, remedy: str) -> str:
+def assumption(name: str, feedback: FieldsByTask, remedy: str) -> str:
     """The remark on a policy that declares no robot and therefore gets LIBERO's keys."""
     keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
     if fields := [each.field for each in prompt_fields(feedback)]:
@@ -75,7 +76,7 @@ class OpenpiPolicy:
     follows_mode = False  # see `LoadedPolicy`
 
     def __init__(
-        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
+        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FieldsByTask | None = None
     ) -> None:
         self._policy = policy
         self.keys = keys  # of its observations

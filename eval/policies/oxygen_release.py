@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from configs.cli import check
-from configs.errors import UsageError
+from configs.errors import check
 from configs.schema import Mode
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
-from sim_envs.world import EpisodeKey, Observation
 
 TASK = "textual_memory"
 """The language task of its texts."""

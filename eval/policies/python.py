@@ -15,17 +15,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
-from configs.feedback import FeedbackByTask
-from configs.interface import Interface
 from configs.paths import absolute
 from configs.schema import PolicyConfig, read_feedback
+from contracts.errors import UsageError, unknown
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.prompt import FieldsByTask
 from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
 from oxygen.robots.images import resized
 from oxygen.robots.openpi_keys import ASSUMED, keys_for, keys_of
 from sim_envs.suite import Suite, load_object
-from sim_envs.world import Observation, World
+from sim_envs.world import World
 
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
@@ -44,7 +45,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
     `embodiment`, the name of its robot, or `interface`, which describes one, and those that `named` reads. A
     policy of either form that reads its own texts says so in its attribute `feedback` (see
-    `configs.feedback`). Both get images of the sizes that their interface declares.
+    `contracts.prompt`). Both get images of the sizes that their interface declares.
 
     The target is `package.module:Class` or `path/to/file.py:Class`. The class is instantiated for each of the
     parallel `worlds`.
@@ -110,7 +111,7 @@ def _resized(policy: Any, target: str) -> Policy:
     return cast("Policy", WithImageSizes(policy, sizes, how)) if sizes else policy
 
 
-def _feedback(policy: Any, target: str) -> FeedbackByTask:
+def _feedback(policy: Any, target: str) -> FieldsByTask:
     declared = getattr(policy, "feedback", None)
     return read_feedback({} if declared is None else declared, f"feedback of policy {target}")
 
@@ -167,7 +168,7 @@ def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
 def _checked(interface: Any, target: str) -> Interface:
     if not isinstance(interface, Interface):
         kind = type(interface).__name__
-        raise UsageError(f"policy {target}: its interface is a {kind}; give a configs.interface.Interface")
+        raise UsageError(f"policy {target}: its interface is a {kind}; give a contracts.interface.Interface")
     return interface
 
 

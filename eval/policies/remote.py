@@ -19,10 +19,10 @@ from pydantic import Field
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import ClientConnection, connect
 
-from configs.errors import UsageError
-from configs.feedback import FeedbackByTask
-from configs.redaction import remember_secrets, strip_url
 from configs.schema import Preset
+from contracts.errors import UsageError
+from contracts.prompt import FieldsByTask
+from contracts.redaction import remember_secrets, strip_url
 from eval.policies import handshake
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.handshake import ending_of, port_hint, reason_of, refusal_of
@@ -236,9 +236,7 @@ class PolicyClient:
 class RemotePolicy(OpenpiPolicy):
     """A policy behind a server of openpi's protocol."""
 
-    def __init__(
-        self, client: PolicyClient, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
-    ) -> None:
+    def __init__(self, client: PolicyClient, keys: OpenpiKeys, feedback: FieldsByTask | None = None) -> None:
         super().__init__(client, keys, feedback)
         self.client = client
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from configs.errors import UsageError, unknown
-from configs.feedback import FeedbackByTask
-from configs.interface import Interface, compare
+from configs.errors import check
 from configs.language_task import EveryNConfig, LanguageTaskConfig
-from configs.load import check, load, names
+from configs.load import load, names
 from configs.paths import absolute
-from configs.redaction import remember_secrets
 from configs.schema import PolicyConfig, RunConfig
+from contracts.errors import UsageError, unknown
+from contracts.interface import Interface, compare
+from contracts.prompt import FieldsByTask
+from contracts.redaction import remember_secrets
 from eval.policies.addresses import refuse_address
 from eval.policies.base import LoadedPolicy
 from eval.records.run_folders import policy_name
@@ -141,7 +142,7 @@ class ResolvedPolicy:
         return self.policy.kind in ("oxygen", "python")
 
     @property
-    def feedback(self) -> FeedbackByTask:
+    def feedback(self) -> FieldsByTask:
         """Language task to the fields of later prompts that hold its texts."""
         return {task.name: task.feedback for task in self.tasks if task.feedback}
 

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from configs.feedback import Feedback, truth_age_s
 from configs.language_task import LanguageTaskConfig
-from configs.latency import steps_in
 from configs.schema import PolicyConfig, RunConfig
+from contracts.episode import EpisodeKey
+from contracts.latency import steps_in
+from contracts.observation import Observation
+from contracts.prompt import PromptField, truth_age_s
+from contracts.text import EpisodeEnd, Reply, Text
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
-from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.presets.language_tasks import language_task
 from sim_envs.scripted.policy import Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
 from sim_envs.truth.wording import WORDINGS
-from sim_envs.world import EpisodeKey, Observation, World, read_truth
+from sim_envs.world import World, read_truth
 
 
 def open_scripted(
@@ -46,7 +48,7 @@ def open_scripted(
     )
 
 
-EXPERTS_MEMORY = {"memory": (Feedback(field="memory", format="Memory: {text}"),)}
+EXPERTS_MEMORY = {"memory": (PromptField(field="memory", format="Memory: {text}"),)}
 """The prompt of an expert that acts on memory of some age."""
 
 

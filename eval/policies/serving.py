@@ -18,12 +18,13 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from configs.interface import Interface
+from contracts.episode import EpisodeKey
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
-from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.serve.batching import BatchQueue, Query
 from sim_envs.workers import WorkerConnection
-from sim_envs.world import EpisodeKey, Observation
 
 Answer = Callable[[object], None]
 SentObservation: TypeAlias = tuple[Observation, Mapping[str, tuple[int, ...]]]
@@ -31,7 +32,7 @@ SentObservation: TypeAlias = tuple[Observation, Mapping[str, tuple[int, ...]]]
 
 _LARGEST = (1080, 1920)
 """Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
-_IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
+_IMPORTABLE = ("builtins", "configs", "contracts", "eval", "oxygen", "sim_envs")
 """Packages whose exceptions worlds can import."""
 
 

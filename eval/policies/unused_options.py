@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from configs.cli import format_option
-from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
+from contracts.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.policies.resolved import read_policy, resolve_policy
 

@@ -11,20 +11,21 @@ from urllib.parse import urlsplit
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
-from configs.cli import check
-from configs.errors import UsageError, unknown
-from configs.interface import Camera
-from configs.redaction import strip_url
+from configs.errors import check
 from configs.schema import Fields, Mode, read_feedback
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, unknown
+from contracts.interface import Camera
+from contracts.observation import Observation
+from contracts.redaction import strip_url
+from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from eval.policies.addresses import refuse_address
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError, do_nothing
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
 from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, timings_of
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 from oxygen.serve.metadata import EXTENSION, VERSION, Declaration
-from sim_envs.world import EpisodeKey, Observation
 
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 _ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}
@@ -41,7 +42,7 @@ def open_websocket(
     """Connect to the policy of a server.
 
     Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
-    have `embodiment`, one of openpi's, what `named` reads, and `feedback` (see `configs.feedback`). Without
+    have `embodiment`, one of openpi's, what `named` reads, and `feedback` (see `contracts.prompt`). Without
     the first, `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
 
     `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at

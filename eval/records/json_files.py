@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
 from configs.paths import flush, parse_json_object, regular, sync
-from configs.redaction import redact
+from contracts.errors import UsageError
+from contracts.redaction import redact
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:

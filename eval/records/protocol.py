@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from configs.env_seed import FIXED
-from configs.hashing import hash_of
 from configs.installed import distribution_of, identify
-from configs.motion import NONE
 from configs.schema import Wordings
+from contracts.env_seed import FIXED
+from contracts.hashing import hash_of
+from contracts.motion import NONE
 from sim_envs.suite import Assets, StateSource, Suite
 
 _OMITTED = {"env_seed": FIXED}

@@ -11,7 +11,7 @@ from typing import Any
 
 from configs import installed
 from configs.installed import imported_version
-from configs.redaction import redact_command
+from contracts.redaction import redact_command
 from oxygen.model.compile_cache import describe_compilation
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")

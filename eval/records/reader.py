@@ -5,16 +5,18 @@ import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from configs.cli import check
-from configs.errors import UsageError
+from pydantic import Field
+
+from configs.errors import check
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey, EpisodeResult
+from contracts.errors import UsageError
 from eval.records.protocol import protocol_hash, suite_hash, without
-from eval.records.schema import EpisodeResult, RunFolder, Total
+from eval.records.schema import RunFolder
 from oxygen.training.run_folder import RUN_FILE
 from sim_envs.suite import Assets
-from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class RunIdentity:
     # The same for each suite alone, so that runs of different suites share tables.
     suite_hashes: Mapping[str, str]
     status: str  # `complete`, or why it is not
-    n_planned: Total  # number of planned episodes
+    n_planned: Annotated[int, Field(ge=0, lt=2**63)]  # number of planned episodes
     given: str | None = None  # value of `--policy`
     policy_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variants: Sequence[str] = ()  # run ids of all variants of the evaluation, this run's included

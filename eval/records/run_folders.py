@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from configs.env_seed import FIXED
-from configs.errors import UsageError
-from configs.load import agrees, check, load
+from configs.errors import check
+from configs.load import agrees, load
 from configs.paths import locked, read_json_object, shown
-from configs.redaction import MASK, redact, strip_url
 from configs.schema import EpisodesConfig, PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
+from contracts.env_seed import FIXED
+from contracts.episode import Outcome
+from contracts.errors import UsageError
+from contracts.redaction import MASK, redact, strip_url
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 
 ConfigT = TypeVar("ConfigT", bound=EpisodesConfig)
 

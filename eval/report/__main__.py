@@ -7,8 +7,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.errors import UsageError
 from configs.paths import shown, usable_folder
+from contracts.errors import UsageError
 
 app = App(name="oxygen-eval report")
 

@@ -6,7 +6,11 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from configs.errors import UsageError, pluralize
+from contracts.episode import EpisodeResult, Outcome, Share
+from contracts.errors import UsageError, pluralize
+from contracts.query import QueryRecord
+from contracts.text import Text, TextRequest
+from contracts.truth import Truth
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.language import (
     HEADLINES,
@@ -36,14 +40,12 @@ from eval.metrics.statistics import (
     quantiles,
 )
 from eval.metrics.success import LATENCY_STAGES
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
+from eval.records.schema import RunFolder
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
 from eval.report.table import PAUSED
-from oxygen.policy.reply import Text, TextRequest
-from sim_envs.truth.ground_truth import Truth
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

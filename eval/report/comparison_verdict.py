@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from configs.assets import badge, badged
-from configs.errors import UsageError, pluralize
+from contracts.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.metrics.noninferiority import (
     ERROR_BUDGET,

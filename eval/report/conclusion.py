@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.errors import pluralize
+from contracts.errors import pluralize
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
 from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_verdict import Judgements

@@ -17,19 +17,18 @@ from rich.text import Text
 
 from configs.assets import badged
 from configs.console import TextConsole
-from configs.errors import pluralize
-from configs.motion import NONE
 from configs.paths import shown
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome
+from contracts.errors import pluralize
+from contracts.motion import NONE
 from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome
 from eval.report.labels import labels_of
 from eval.report.last_screen import show_details, show_last_screen
 from eval.report.table import PAUSED, clock_label, percentage
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
-from sim_envs.world import EpisodeKey
 from videos.mp4 import REMEDY, encoder_problem
 
 _BAR = 16  # width of the bar; leaves room for three modes in 80 columns

@@ -10,11 +10,12 @@ from xml.etree import ElementTree as ET
 
 from configs.assets import badged
 from configs.console import visible_text
-from configs.errors import UsageError
+from contracts.episode import EpisodeResult, Outcome, graded_only, solved
+from contracts.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
+from eval.records.schema import RunFolder
 from eval.report.leaderboard import leaderboard_latex, read_leaderboard
 from eval.report.table import PAUSED, to_csv
 

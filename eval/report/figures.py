@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from configs.assets import badged
-from configs.errors import UsageError, pluralize
+from contracts.errors import UsageError, pluralize
 from videos.theme import MODE_COLOURS
 
 if TYPE_CHECKING:

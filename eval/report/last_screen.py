@@ -8,12 +8,13 @@ from rich.text import Text
 
 from configs.assets import badge, badged
 from configs.console import TextConsole, visible_text
-from configs.errors import UsageError, pluralize
 from configs.paths import shown
+from contracts.episode import EpisodeResult, Outcome, graded_only
+from contracts.errors import UsageError, pluralize
 from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only
+from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.conclusion import Judged, conclude, conclude_run

@@ -16,16 +16,17 @@ from markupsafe import Markup
 from configs.assets import badged
 from configs.cli import pieces_of
 from configs.console import visible_text
-from configs.errors import UsageError, unknown
-from configs.hashing import hash_of
-from configs.motion import NONE
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey, EpisodeResult
+from contracts.errors import UsageError, unknown
+from contracts.hashing import hash_of
+from contracts.motion import NONE
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs, warn_skipped
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.schema import RunFolder
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
 from eval.report.labels import labels_of
@@ -44,7 +45,6 @@ from eval.report.table import (
     to_latex,
     to_markdown,
 )
-from sim_envs.world import EpisodeKey
 
 _LEVEL = 0.05
 
@@ -396,7 +396,7 @@ def _control(entry: Entry) -> str:
 def _title(entries: Sequence[Entry]) -> str:
     """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names.
 
-    Feedback and overrides stand beside the protocol, except for those that some runs do without, since the
+    PromptField and overrides stand beside the protocol, except for those that some runs do without, since the
     protocol is the same.
     """
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].episodes

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.env_seed import FIXED
-from configs.errors import UsageError
 from configs.paths import read_json_object
 from configs.schema import EpisodesConfig, RunConfig
+from contracts.env_seed import FIXED
+from contracts.episode import EpisodeKey, EpisodeResult
+from contracts.errors import UsageError
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash, suite_hash, without
@@ -24,10 +25,9 @@ from eval.records.run_folders import (
     new_sweep,
     past_attempts,
 )
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.schema import RunFolder
 from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
-from sim_envs.world import EpisodeKey
 
 _OF_STATES = ("initial_states", "env_seed")
 """The parts of a protocol in which shares by `--init-ids` may differ: the first is there if some of their

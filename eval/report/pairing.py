@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.cli import ranges
-from configs.errors import UsageError, pluralize
+from contracts.episode import EpisodeKey, EpisodeResult
+from contracts.errors import UsageError, pluralize
 from eval.records.protocol import differences_of
 from eval.records.reader import RunIdentity, read_identity
-from eval.records.schema import EpisodeResult, RunFolder
-from sim_envs.world import EpisodeKey
+from eval.records.schema import RunFolder
 
 _MOST_NAMED = 3  # missing episodes in a message
 _CHOSEN_BY = {"seed": "--seed", "tasks": "--task-ids", "initial states": "--init-ids"}

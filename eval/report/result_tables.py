@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.errors import pluralize
+from contracts.errors import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
 from eval.report.table import PAUSED, Column, Table, fitting, format_clock, number, percentage, shortened

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from configs.console import TextConsole
-from configs.errors import UsageError
-from configs.motion import NONE
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, PlayConfig, SweepConfig
+from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only
+from contracts.errors import UsageError
+from contracts.motion import NONE
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
@@ -20,7 +21,6 @@ from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, SweepFolder, new_run
-from eval.records.schema import EpisodeResult, MotionQuality, Outcome, graded_only
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.console import SweepConsole
@@ -31,7 +31,6 @@ from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.monitor import MonitorFactory
 from eval.rollout.plan import cells_of
-from sim_envs.world import EpisodeKey
 
 
 def run_sweep(

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from configs.assets import badged
-from configs.errors import pluralize
+from contracts.errors import pluralize
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
 from eval.report.pages.reported_runs import format_code, format_machine

@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.markup import escape
 
 from configs.assets import badge, badged
-from configs.errors import pluralize
-from configs.motion import format_motion
 from configs.schema import CONDITIONS
+from contracts.errors import pluralize
+from contracts.motion import format_motion
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS

@@ -15,8 +15,8 @@ from typing import Any
 
 from aiohttp import web
 
-from configs.errors import UsageError, pluralize
 from configs.paths import is_locked
+from contracts.errors import UsageError, pluralize
 from eval.records.reader import read_identity, require_runs
 from eval.records.schema import RunFolder
 from eval.report.pages.reported_runs import ReportedRun, read_runs

@@ -9,19 +9,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from configs.errors import UsageError, unknown
-from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load, names
 from configs.paths import absolute
 from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode, RunConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, unknown
+from contracts.latency import Latency, steps_in
+from contracts.observation import ActionPrefix
+from contracts.query import ActionSpan
+from contracts.text import DecodeWork, Reply, Text
 from eval.records import provenance
-from eval.records.query_logs import ActionSpan, read_queries
+from eval.records.query_logs import read_queries
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from oxygen.policy.reply import Reply, Text
-from oxygen.serving.requests import DecodeWork
-from sim_envs.world import EpisodeKey
 
 KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
 _RANDOM_BITS = 52

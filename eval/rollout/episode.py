@@ -7,21 +7,21 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
-from configs.errors import UsageError
 from configs.exits import DeferredSignals, is_disk_full
+from contracts.episode import EpisodeKey, Outcome
+from contracts.errors import UsageError
+from contracts.query import QueryRecord
+from contracts.text import EpisodeEnd
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.serving import open_in_worker
-from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
-from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, find_clock
 from eval.rollout.feedback import EpisodeFeedback, NoTruthError
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.rollout import ActionError, rollout
-from oxygen.policy.reply import EpisodeEnd
 from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection
-from sim_envs.world import EpisodeKey, PhysicsError, World
+from sim_envs.world import PhysicsError, World
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)

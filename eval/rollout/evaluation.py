@@ -9,11 +9,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
-from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
-from configs.feedback import parse_answer, prompt_fields
-from configs.redaction import redact
 from configs.schema import PlayConfig, RunConfig
+from contracts.episode import EpisodeResult, Outcome, graded_only
+from contracts.errors import UsageError, pluralize
+from contracts.prompt import parse_answer, prompt_fields
+from contracts.redaction import redact
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.python import limited, query_limit_s
@@ -23,7 +24,6 @@ from eval.records.json_files import write_json
 from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.rollout.clock import PAUSED, Clock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor

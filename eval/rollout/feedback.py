@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from configs.errors import UsageError
-from configs.feedback import (
+from contracts.errors import UsageError
+from contracts.latency import steps_in
+from contracts.observation import Observation
+from contracts.prompt import (
     INSTRUCTION,
-    FeedbackByTask,
+    FieldsByTask,
     cleaned,
     compose,
     parse_answer,
@@ -14,12 +16,10 @@ from configs.feedback import (
     true_tasks,
     truth_age_s,
 )
-from configs.latency import steps_in
+from contracts.query import FedText
+from contracts.text import Text
+from contracts.truth import Truth
 from eval.metrics.language import true_text
-from eval.records.query_logs import FedText, delivery_step
-from oxygen.policy.reply import Text
-from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import Observation
 
 
 class NoTruthError(UsageError):
@@ -29,8 +29,8 @@ class NoTruthError(UsageError):
 class EpisodeFeedback:
     """The texts fed back in one episode. For each query: `observed`, then `delivered` with its texts."""
 
-    def __init__(self, feedback: FeedbackByTask, source: str, *, control_hz: float) -> None:
-        """Begin an episode without texts; their `source` is one of `configs.feedback.SOURCES`."""
+    def __init__(self, feedback: FieldsByTask, source: str, *, control_hz: float) -> None:
+        """Begin an episode without texts; their `source` is one of `contracts.prompt.SOURCES`."""
         self._feedback = feedback
         self._fields = prompt_fields(feedback)
         self._source = source
@@ -77,7 +77,7 @@ class EpisodeFeedback:
         """Add the texts delivered until the next query."""
         if self._source not in ("own", "truth-delayed"):
             return
-        for text in sorted(texts, key=lambda each: (delivery_step(each), each.requested_query)):
+        for text in sorted(texts, key=lambda each: (each.delivery_step, each.requested_query)):
             if text.task in self._feedback:
                 observed_step, truth = self._queries[text.requested_query]
                 fed = parse_answer(text.text, self._feedback[text.task])

@@ -4,11 +4,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from contracts.episode import EpisodeKey, EpisodeResult
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult
 from eval.rollout.plan import EpisodePlan
-from sim_envs.world import EpisodeKey
 
 
 class Monitor:

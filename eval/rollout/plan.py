@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.cli import format_option, ranges
-from configs.errors import UsageError
-from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
-from configs.interface import Interface, compare
-from configs.load import check
+from configs.errors import check
 from configs.schema import AXES, OverlapRule, PolicyConfig, RunConfig, SuiteConfig, SweepConfig, Wordings
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import Interface, compare
+from contracts.prompt import FieldsByTask, parse_answer, prompt_fields, write_answer
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import averaged_channels
 from sim_envs.scripted.policy import HORIZON, Random
 from sim_envs.suite import StateSource, Suite, Task, open_suite
-from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
 
 
 def check_feedback(
-    configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str, follows_mode: bool = True
+    configs: Sequence[RunConfig], feedback: FieldsByTask, *, policy: str, follows_mode: bool = True
 ) -> None:
     """Reject a source of texts that the policy's prompt does not have, or cannot get.
 

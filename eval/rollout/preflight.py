@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from configs.assets import badge, badged
-from configs.errors import UsageError
 from configs.exits import jax_does_not_start
 from configs.paths import absolute, usable_folder
 from configs.schema import RunConfig
+from contracts.errors import UsageError
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan

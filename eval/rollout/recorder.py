@@ -15,22 +15,23 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from configs.assets import badged
-from configs.errors import one_line
-from configs.latency import Latency
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
+from contracts.errors import one_line
+from contracts.latency import Latency
+from contracts.query import QueryRecord
+from contracts.text import EpisodeEnd, Text
+from contracts.truth import Truth
 from eval.metrics.language import HEADLINES, EpisodeGrader, grade_part, grade_text
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
 from eval.policies.base import Policy
 from eval.records.json_files import json_line
 from eval.records.protocol import NO_ASSETS
-from eval.records.query_logs import QueryRecord, delivery_step
+from eval.records.query_logs import query_to_json
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.rollout.plan import TaskPlan
-from oxygen.policy.reply import EpisodeEnd, Text
 from sim_envs.suite import Suite
-from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import World
 from videos import theme
 from videos.mp4 import encoder_problem
 from videos.panel import Caption, CaptionText
@@ -115,7 +116,7 @@ class EpisodeRecorder:
         )
         self._progress = query.progress
         self._truth_error = self._truth_error or query.truth_error
-        self._log.write(json_line(query.to_json()))
+        self._log.write(json_line(query_to_json(query)))
         if self._live_picture.show(query.observation.images):
             self._log.flush()
         self._grader.add(query)
@@ -271,7 +272,7 @@ class EpisodeCaptions:
         hz = self._control_hz
         self._issued.append(query.step)
         self._coming += [(text, query.truth_on_delivery(text)) for text in query.delivered]
-        self._coming.sort(key=lambda coming: delivery_step(coming[0]))
+        self._coming.sort(key=lambda coming: coming[0].delivery_step)
         latency, before = query.latency, self._caption.timeline or QueryTimeline()
         if latency is None:
             if (actions := query.timings_ms.get("action")) is not None:
@@ -299,7 +300,7 @@ class EpisodeCaptions:
 
     def at(self, step: int) -> Caption:
         """The caption at a control step, with the texts delivered by then."""
-        while self._coming and delivery_step(self._coming[0][0]) <= step:
+        while self._coming and self._coming[0][0].delivery_step <= step:
             text, truth = self._coming.pop(0)
             if text.task in HEADLINES:
                 seen_s = self._issued[text.requested_query] / self._control_hz

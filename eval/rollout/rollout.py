@@ -18,25 +18,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from configs.errors import UsageError
-from configs.interface import ActionSpec, Hold, Motion, Rotation
-from configs.latency import Latency, steps_in
 from configs.schema import OverlapRule, SuiteConfig, WhileWaiting
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import ActionSpec, Hold, Motion, Rotation
+from contracts.latency import Latency, steps_in
+from contracts.observation import Observation
+from contracts.query import ActionSpan, QueryRecord, Snapshot
+from contracts.text import Text
 from eval.policies.base import Policy, numeric_actions
-from eval.records.query_logs import ActionSpan, QueryRecord, Snapshot
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
-from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.world import (
-    AdvanceResult,
-    EpisodeKey,
-    Observation,
-    PhysicsError,
-    World,
-    as_progress,
-    read_truth,
-)
+from sim_envs.world import AdvanceResult, PhysicsError, World, as_progress, read_truth
 
 
 def rollout(

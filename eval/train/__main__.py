@@ -7,11 +7,12 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from configs.cli import ALL_OPTIONS, BriefHelp, format_option, run_app
-from configs.errors import UsageError
-from configs.load import check, overlay
+from configs.errors import check
+from configs.load import overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT
 from configs.training import WHAT_TO_TRAIN, TrainConfig
+from contracts.errors import UsageError
 from oxygen.training.run_folder import RUN_FILE, read_options
 from sim_envs.gl import require_backend
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from configs.cli import format_option
 from configs.console import TextConsole
-from configs.errors import UsageError
+from configs.errors import check
 from configs.exits import INTERRUPTED, DeferredSignals
 from configs.language_task import LanguageTaskConfig
-from configs.load import check, load, names
+from configs.load import load, names
 from configs.paths import absolute, read_json_object, shown
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
+from contracts.errors import UsageError
 from eval.policies.resolved import policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole

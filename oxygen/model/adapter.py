@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 from oxygen.model import gemma, params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.model.gemma import Layer

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError
 from configs.exits import jax_does_not_start
 from configs.paths import cache_folder, usable_folder
+from contracts.errors import UsageError
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 from oxygen.typing import Int32, UInt8
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from configs.errors import UsageError
-from configs.latency import ActionPrefix
+from contracts.errors import UsageError
+from contracts.observation import ActionPrefix
+from contracts.text import DecodeWork, EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.model.config import Pi05Config, batched
 from oxygen.model.guidance import Guidance
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
 from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
+from oxygen.serving.requests import DecodeJob, Request, RequestState
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, TextDecoder
@@ -148,7 +148,7 @@ class VectorPolicy:
 
         Args:
             observations: For each robot with a query `images` (camera to uint8 [height, width, 3]), `state`
-                (finite numbers) and `prompt`. With `action_prefix` (a `configs.interface.ActionPrefix`),
+                (finite numbers) and `prompt`. With `action_prefix` (a `contracts.interface.ActionPrefix`),
                 the new chunk is guided towards the last one, which is still being executed.
 
         Raises:

@@ -11,14 +11,14 @@ from typing import Any, NotRequired
 from flax.traverse_util import flatten_dict
 from typing_extensions import TypedDict
 
-from configs.cli import check
-from configs.errors import UsageError, nearest_first, unknown
-from configs.feedback import prompt_fields
-from configs.hashing import hash_file
+from configs.errors import check
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
 from configs.paths import absolute, found_near, read_json_object
 from configs.schema import AdapterConfig, AdapterMask, PolicyConfig
+from contracts.errors import UsageError, nearest_first, unknown
+from contracts.hashing import hash_file
+from contracts.prompt import prompt_fields
 from oxygen.model.config import preset as model_config
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.transforms import acting_as, embodiment

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from configs.interface import (
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, lacking
+from contracts.errors import UsageError, lacking
 from oxygen.typing import UInt8
 
 RESIZES = ("pad", "stretch")

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
 from configs.paths import regular
+from contracts.errors import UsageError, unknown
 from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, lacking, unknown
-from configs.interface import Interface
+from contracts.errors import UsageError, lacking, unknown
+from contracts.interface import Interface
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import resized, rgb
 from oxygen.robots.transforms import checked_state

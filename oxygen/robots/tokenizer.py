@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from configs.errors import UsageError
 from configs.paths import regular
+from contracts.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.typing import Float64, Int32, Int64
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from configs.errors import UsageError, lacking, unknown
-from configs.interface import Channels, Interface
+from contracts.errors import UsageError, lacking, unknown
+from contracts.interface import Channels, Interface
 from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.errors import UsageError
 from configs.serving import ServeConfig
+from contracts.errors import UsageError
 
 app = App(
     name="oxygen-eval serve",

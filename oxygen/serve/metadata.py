@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from configs.feedback import FeedbackByTask
-from configs.interface import Interface, Motion
+from contracts.interface import Interface, Motion
+from contracts.prompt import FieldsByTask
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 
 VERSION = 1
@@ -28,7 +28,7 @@ class Declaration:
     language_tasks: tuple[str, ...]
     robots: int  # maximal number of concurrent robots
     # Language task to the fields of later prompts that hold its texts; clients compose these.
-    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
+    feedback: FieldsByTask = dataclasses.field(default_factory=dict)
     # Other options that change texts or actions, unless they have their default; SHA-256 and mask of the
     # adapter.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

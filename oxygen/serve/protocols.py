@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from configs.errors import UsageError, lacking, unknown
-from oxygen.policy.reply import Reply
+from contracts.errors import UsageError, lacking, unknown
+from contracts.text import Reply
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message

@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
-from configs.hashing import seed_of
-from oxygen.policy.reply import EpisodeEnd, Reply, Text
+from contracts.errors import UsageError, unknown
+from contracts.hashing import seed_of
+from contracts.text import EpisodeEnd, Reply, Text
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.serve.batching import BatchQueue, Query
 from oxygen.serve.metadata import EXTENSION

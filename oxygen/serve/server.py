@@ -11,7 +11,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import MessageError
 from oxygen.serve.protocols import Dialect, OpenpiDialect, VlaEvalDialect

@@ -5,10 +5,10 @@ import dataclasses
 import signal
 import sys
 
-from configs.errors import pluralize
 from configs.language_task import EveryNConfig
 from configs.schema import PolicyConfig
 from configs.serving import ServeConfig
+from contracts.errors import pluralize
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy

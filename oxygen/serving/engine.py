@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
+from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput
 from oxygen.model.guidance import Guidance
-from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
+from oxygen.serving.requests import Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Budget, Scheduler
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder

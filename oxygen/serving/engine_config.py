@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Budget, FixedTokens, Mode

@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from configs.errors import UsageError
-from configs.feedback import Feedback
+from contracts.errors import UsageError
+from contracts.prompt import PromptField
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.requests import GREEDY, Sampling
 
@@ -167,7 +167,7 @@ class LanguageTask:
     priority: int = 0
     sampling: Sampling = GREEDY
     stop: str | None = None
-    feedback: tuple[Feedback, ...] = ()
+    feedback: tuple[PromptField, ...] = ()
     suffix: tuple[int, ...] = ()
     stop_token: int = -1
 

@@ -5,7 +5,7 @@ import enum
 import math
 from collections.abc import Sequence
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,16 +115,6 @@ class DecodeJob:
     def slots(self) -> tuple[int, ...]:
         """The slots of its rows."""
         return tuple(request.slot for request in self.rows)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DecodeWork:
-    """The work of a decode job, from which latency profiles compute its time."""
-
-    prefills: int  # its own prefills, which come first
-    forks: int  # forks of a prefix into slots of the KV pool, which come next
-    steps: int  # decode steps
-    batch: int  # their batch size, padding included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Compiled, Lowered
 
-from configs.errors import UsageError, stage
+from configs.progress import stage
+from contracts.errors import UsageError
 from oxygen.model import int8, params, pi05
 from oxygen.model.adapter import Adapter
 from oxygen.model.compile_cache import compiler_options

@@ -28,7 +28,7 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 

@@ -23,13 +23,14 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from configs.errors import UsageError
 from configs.exits import how_ended
+from contracts.errors import UsageError
+from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState
-from oxygen.serving.requests import DecodeJob, DecodeWork
+from oxygen.serving.requests import DecodeJob
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import Loadable, load_weights

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
-from configs.redaction import redact
+from contracts.errors import UsageError, unknown
+from contracts.redaction import redact
 from oxygen.model.config import PRESETS
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME

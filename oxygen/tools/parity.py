@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError
 from configs.exits import OneLineParser, exit_code_of
 from configs.paths import parse_json, read_npz
+from contracts.errors import UsageError
 from oxygen.model import adapter as adapters
 from oxygen.model import params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config, siglip_variant

@@ -9,9 +9,9 @@ import flax.struct
 import jax
 import numpy as np
 
-from configs.errors import UsageError
-from configs.feedback import cleaned, compose, prompt_fields, true_tasks, write_answer
 from configs.training import TrainConfig
+from contracts.errors import UsageError
+from contracts.prompt import cleaned, compose, prompt_fields, true_tasks, write_answer
 from oxygen.robots.norms import Statistics
 from oxygen.robots.tokenizer import Tokenizer, check_fits, fitted
 from oxygen.robots.transforms import Transform, embodiment

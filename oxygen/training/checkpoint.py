@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError
 from configs.paths import sync
+from contracts.errors import UsageError
 from oxygen.robots.norms import FILE_NAME, Statistics, write_statistics
 from oxygen.robots.transforms import embodiment
 from oxygen.training.config import TrainingConfig

@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from configs.errors import UsageError
-from configs.redaction import redact
 from configs.training import TrainConfig
+from contracts.errors import UsageError
+from contracts.redaction import redact
 from oxygen.model.config import Pi05Config
 from oxygen.serving.language import LanguageTask
 

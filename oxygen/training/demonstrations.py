@@ -18,10 +18,10 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from configs.cli import check
-from configs.errors import UsageError, nearest_first, unknown
-from configs.interface import channel_names
+from configs.errors import check
 from configs.paths import absolute, found_near, parse_json, regular, shown
+from contracts.errors import UsageError, nearest_first, unknown
+from contracts.interface import channel_names
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import resized
 from oxygen.robots.transforms import EMBODIMENTS, Prediction

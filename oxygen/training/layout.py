@@ -6,7 +6,7 @@ See huggingface.co/docs/lerobot/lerobot-dataset-v3; compatible with LeRobot 0.4 
 from collections.abc import Iterable
 from typing import Any
 
-from configs.interface import Interface, channel_names
+from contracts.interface import Interface, channel_names
 
 VERSION = "v3.0"
 

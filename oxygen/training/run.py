@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, stage
 from configs.paths import locked
+from configs.progress import stage
 from configs.training import TrainConfig
+from contracts.errors import UsageError
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.params import count, initial_params, nested, shapes

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
 from configs.paths import read_json_object
-from configs.redaction import redact
+from contracts.errors import UsageError
+from contracts.redaction import redact
 
 RUN_FILE = "run.json"
 """Identifies a training, and has the command line's options as `options`."""

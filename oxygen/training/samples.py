@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import Statistics

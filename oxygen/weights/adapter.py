@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
-from configs.hashing import hash_file
 from configs.paths import read_json_object, read_npz
+from contracts.errors import UsageError, unknown
+from contracts.hashing import hash_file
 from oxygen.model import adapter as adapters
 from oxygen.model.adapter import Adapter, Arrays, Mask
 from oxygen.model.config import Pi05Config

@@ -20,8 +20,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError
 from configs.paths import read_json_object, regular
+from contracts.errors import UsageError
 from oxygen.model.params import Shape
 from oxygen.typing import Float
 from oxygen.weights.remedies import (

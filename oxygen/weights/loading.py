@@ -9,7 +9,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, stage, unknown
+from configs.progress import stage
+from contracts.errors import UsageError, unknown
 from oxygen.model import params
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.model.params import Shape

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.weights.formats import Checkpoint, Stored
 
 _A, _B = "lora_a", "lora_b"

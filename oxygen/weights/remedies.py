@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from configs.errors import UsageError, nearest_first
+from contracts.errors import UsageError, nearest_first
 
 METADATA = "_METADATA"
 SUFFIX = ".safetensors"

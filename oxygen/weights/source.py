@@ -23,9 +23,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from configs.errors import UsageError, unknown
 from configs.paths import absolute, cache_folder, lock
-from configs.redaction import redact, strip_url
+from contracts.errors import UsageError, unknown
+from contracts.redaction import redact, strip_url
 
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from configs.interface import (
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,

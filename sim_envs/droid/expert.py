@@ -12,14 +12,14 @@ from jaxtyping import Bool, Float64
 from scipy.signal import lfilter
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from configs.errors import UsageError
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
 from sim_envs.droid.control import ARM_JOINTS, FRICTION, Control, Joints
 from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, block, carry, has_lost, moves
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
 from sim_envs.droid.truth import Rubric
 from sim_envs.scripted.policy import HORIZON, checked_level
-from sim_envs.world import EpisodeKey
 
 _STEPS = 600  # control steps after which the noise repeats
 _SLOWEST = 0.4  # largest reduction of the pace at level 1, as a fraction

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from sim_envs.droid import shapes
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
 from sim_envs.droid.shapes import BananaShape, BinShape, Shape, Vessel

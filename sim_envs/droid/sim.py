@@ -6,15 +6,16 @@ from jaxtyping import Float64, UInt8
 from typing_extensions import override
 
 from configs.droid import CONTROL_HZ
-from configs.motion import Drift, Shuttle
+from contracts.motion import Drift, Shuttle
+from contracts.observation import Observation
+from contracts.truth import Truth
 from sim_envs.droid.control import CAMERAS, Control, image_size
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene, Rubric
 from sim_envs.rendering import Cameras
-from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import EpisodeTruth
-from sim_envs.world import AdvanceResult, Observation, World, checked_actions
+from sim_envs.world import AdvanceResult, World, checked_actions
 
 ACTION_SIZE = 8  # seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)
 _VISUAL_GROUP = 1

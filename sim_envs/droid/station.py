@@ -11,8 +11,8 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from configs.hashing import seed_of
-from configs.motion import Drift, Shuttle
+from contracts.hashing import seed_of
+from contracts.motion import Drift, Shuttle
 from sim_envs.droid.control import (
     ARM_JOINTS,
     ASPECT,

@@ -6,17 +6,18 @@ from typing import Any
 
 from pydantic import Field
 
-from configs.errors import UsageError
-from configs.hashing import hash_of
 from configs.installed import identify
-from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.hashing import hash_of
+from contracts.motion import NONE, parse_motion
 from sim_envs.droid.control import ROBOSUITE, Control, interface
 from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import World
 
 _MUJOCO = "3.2.3"  # physics is bit-identical only with this version
 _RUBRIC = 3  # version of the evaluation of criteria, part of the protocol hash

@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from configs.errors import UsageError, unknown
-from configs.hashing import seed_of
-from configs.load import check
+from configs.errors import check
 from configs.paths import absolute, parse_yaml, read_text
 from configs.schema import Name, Preset
+from contracts.errors import UsageError, unknown
+from contracts.hashing import seed_of
 from sim_envs.droid import shapes
 from sim_envs.droid.shapes import ConveyorShape, DrawerShape, LineShape, Machine, RampShape, Shape
 

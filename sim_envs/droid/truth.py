@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
+from contracts.nouns import Nouns
+from contracts.truth import ELSEWHERE, Phase
 from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.shapes import DRAWER, DrawerShape, Vessel, depth, is_too_wide
 from sim_envs.droid.station import UPRIGHT, ObjectPose, Station, part_name
@@ -22,8 +24,6 @@ from sim_envs.droid.task_file import (
 )
 from sim_envs.scripted.poses import Vector3
 from sim_envs.truth import scene
-from sim_envs.truth.ground_truth import ELSEWHERE, Phase
-from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, GoalTarget, Item, TruthScene
 
 _OPEN = 0.1  # the gripper counts as open below this

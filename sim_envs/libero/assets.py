@@ -26,10 +26,10 @@ from pathlib import Path
 import yaml
 
 from configs.assets import STANDINS
-from configs.errors import UsageError, pluralize, unknown
-from configs.hashing import hash_file
 from configs.installed import check_submodules, identify, imported_version
 from configs.paths import absolute, temporary_folder
+from contracts.errors import UsageError, pluralize, unknown
+from contracts.hashing import hash_file
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend, import_robosuite
 

@@ -16,9 +16,13 @@ import numpy as np
 from jaxtyping import Bool, Float64, UInt8
 from typing_extensions import override
 
-from configs.env_seed import BY_RUN, EnvSeed
-from configs.errors import UsageError
-from configs.motion import Drift, Shuttle
+from contracts.env_seed import BY_RUN, EnvSeed
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.motion import Drift, Shuttle
+from contracts.nouns import FIXTURES
+from contracts.observation import Observation
+from contracts.truth import Truth
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
@@ -28,18 +32,8 @@ from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
 from sim_envs.rendering import Cameras
-from sim_envs.truth.ground_truth import Truth
-from sim_envs.truth.nouns import FIXTURES
 from sim_envs.truth.tracker import EpisodeTruth
-from sim_envs.world import (
-    AdvanceResult,
-    EpisodeKey,
-    Observation,
-    PhysicsError,
-    World,
-    as_flag,
-    checked_actions,
-)
+from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, checked_actions
 
 _PLACEMENT_ATTEMPTS = 100
 # Fixtures of BDDL that are part of a scene.

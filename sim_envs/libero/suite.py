@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from configs.env_seed import parse_env_seed
-from configs.hashing import hash_of
-from configs.load import check
-from configs.motion import NONE, parse_motion
+from configs.errors import check
 from configs.schema import Preset, SuiteConfig, Wordings
+from contracts.env_seed import parse_env_seed
+from contracts.episode import EpisodeKey
+from contracts.hashing import hash_of
+from contracts.motion import NONE, parse_motion
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import PINNED_VERSIONS, check_versions, find_assets
@@ -24,7 +25,7 @@ from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import Assets, InitIds, Task, require_movable
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import World
 
 
 class LiberoSuite:

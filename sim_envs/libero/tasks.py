@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from configs.errors import UsageError, unknown
-from configs.hashing import hash_file, hash_of
+from contracts.errors import UsageError, unknown
+from contracts.hashing import hash_file, hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.assets import package_root
 from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, SEQUENCES, STILL_STEPS, TRUE_STEPS

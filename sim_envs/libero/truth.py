@@ -8,11 +8,11 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from contracts.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, phrase
+from contracts.truth import ELSEWHERE, CompletedAction, Fact, Verb
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sequences import GoalSequence, Subgoal
 from sim_envs.scripted.poses import Vector3
-from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Verb
-from sim_envs.truth.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, phrase
 from sim_envs.truth.scene import (
     HAND,
     LEFT,

@@ -9,8 +9,8 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from configs.errors import UsageError
 from configs.schema import Wordings
+from contracts.errors import UsageError
 
 _Templates = Mapping[str, Sequence[str]]  # of a clause: of its training and of its held-out wordings
 

@@ -5,9 +5,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
-from configs.errors import UsageError
-from configs.interface import Interface
-from sim_envs.world import EpisodeKey
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import Interface
 
 HORIZON = 10  # actions per chunk
 

@@ -11,9 +11,9 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
+from contracts.nouns import Nouns
+from contracts.truth import CompletedAction, Phase
 from sim_envs.scripted.poses import Vector3
-from sim_envs.truth.ground_truth import CompletedAction, Phase
-from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import GoalSentences
 
 LEFT, RIGHT, HAND = 1, 2, 4  # parts of the gripper, as bits: the fingers, and the rest of the hand

@@ -9,8 +9,8 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from sim_envs.truth.ground_truth import Fact
-from sim_envs.truth.nouns import FIXTURES, LEVELS, THINGS
+from contracts.nouns import FIXTURES, LEVELS, THINGS
+from contracts.truth import Fact
 
 STABLE_STEPS = 3  # control steps for which a goal must have been true, and an object lifted
 NOTHING = "No relevant task progress is visible yet."

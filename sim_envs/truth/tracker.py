@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from contracts.nouns import HOUSEHOLD
+from contracts.truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.scripted.poses import Vector3
-from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.truth.nouns import HOUSEHOLD
 from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene
 from sim_envs.truth.textual_memory import GoalTracker
 

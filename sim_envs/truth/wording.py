@@ -8,17 +8,8 @@ be graded. `nouns` is the world's vocabulary; None stands for `nouns.HOUSEHOLD`.
 import re
 from collections.abc import Mapping, Sequence
 
-from sim_envs.truth.ground_truth import (
-    STATES,
-    CompletedAction,
-    Fact,
-    Memory,
-    Narration,
-    Phase,
-    Verb,
-    resulting_facts,
-)
-from sim_envs.truth.nouns import HOUSEHOLD, Nouns
+from contracts.nouns import HOUSEHOLD, Nouns
+from contracts.truth import STATES, CompletedAction, Fact, Memory, Narration, Phase, Verb, resulting_facts
 
 WORDINGS = 3  # number of wordings of each sentence
 

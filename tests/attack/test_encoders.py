@@ -5,7 +5,7 @@ from pathlib import Path
 import imageio_ffmpeg
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval import preflight
 from eval.collect.collection import collect_demonstrations
 from tests.commands import call

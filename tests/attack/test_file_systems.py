@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from configs import home, paths
-from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
+from contracts.errors import UsageError
 from eval.policies.serving import served
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from tests.eval.conftest import play, policy

@@ -18,9 +18,10 @@ import pytest
 import safetensors.numpy
 
 from configs.cli import run_app
+from contracts.episode import EpisodeKey
 from eval.metrics.success import summarize
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeKey, RunFolder
+from eval.records.schema import RunFolder
 from oxygen.training import checkpoint, layout
 from oxygen.training.run_folder import read_log
 from tests.eval.collect import collecting

@@ -8,9 +8,10 @@ import pytest
 from benchmarks import clock, gpu_report, modes
 from benchmarks.interval_coverage import simulate
 from benchmarks.record import record
-from configs.latency import Latency
+from contracts.latency import Latency
+from contracts.query import QueryRecord
 from eval.records import provenance
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import read_queries
 from tests.commands import ROOT, printed
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 

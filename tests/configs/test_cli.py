@@ -14,9 +14,9 @@ import pytest
 from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers
-from configs.errors import UsageError
 from configs.exits import DeferredSignals, ends_at_once, jax_does_not_start
 from configs.paths import temporary_folder, usable_folder
+from contracts.errors import UsageError
 from eval.__main__ import _COMMANDS, _MAINTENANCE
 from eval.__main__ import app as everything
 from tests.commands import execute

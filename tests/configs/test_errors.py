@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from configs.errors import stage
+from configs.progress import stage
 
 
 def test_a_stage_is_one_line_whose_seconds_run_on_a_terminal(capsys, monkeypatch):

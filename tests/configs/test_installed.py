@@ -14,13 +14,13 @@ from types import ModuleType
 import pytest
 
 from configs import installed
-from configs.errors import UsageError
 from configs.installed import (
     check_submodules,
     distribution_of,
     identify,
     imported_version,
 )
+from contracts.errors import UsageError
 
 _FILES = {"arm/__init__.py": "", "arm/task.py": "SOLVED = False\n", "arm/goals/lift.bddl": "(lifted cube)\n"}
 

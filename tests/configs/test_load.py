@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from configs.errors import UsageError, unknown
-from configs.feedback import Feedback, cleaned, compose, parse_answer, prompt_fields, write_answer
+from configs.errors import check
 from configs.language_task import LanguageTaskConfig
-from configs.load import check, load, names, overlay
-from configs.motion import Drift, Shuttle, parse_motion
+from configs.load import load, names, overlay
 from configs.profile import ProfileConfig
 from configs.schema import PolicyConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig, read_feedback
+from contracts.errors import UsageError, unknown
+from contracts.motion import Drift, Shuttle, parse_motion
+from contracts.prompt import PromptField, cleaned, compose, parse_answer, prompt_fields, write_answer
 
 
 def test_every_shipped_preset_fits_its_schema_and_is_named_like_its_file():
@@ -119,11 +120,11 @@ def test_a_preset_may_be_a_file(tmp_path):
         overlay(VariantsConfig, str(path), {})
 
 
-MEMORY = Feedback(field="memory", format="Memory: {text}")
-SUBTASK = Feedback(field="subtask", format="{text}", role="instruction")
+MEMORY = PromptField(field="memory", format="Memory: {text}")
+SUBTASK = PromptField(field="subtask", format="{text}", role="instruction")
 ANSWER = (
-    Feedback(field="memory", format="Memory: {text}", answer="Memory: {text}"),
-    Feedback(field="subtask", format="Current subtask: {text}", answer="Subtask: {text}"),
+    PromptField(field="memory", format="Memory: {text}", answer="Memory: {text}"),
+    PromptField(field="subtask", format="Current subtask: {text}", answer="Subtask: {text}"),
 )
 
 
@@ -132,13 +133,13 @@ def test_a_prompt_is_the_instruction_and_a_line_for_each_field_or_its_empty_text
     texts = {"subtask": "lift the bowl", "memory": "lifted it once"}
     whole = "lift the bowl twice\nMemory: lifted it once\nCurrent subtask: lift the bowl"
     assert compose("lift the bowl twice", fields, texts) == whole
-    stated = Feedback(field="memory", format="Memory: {text}", empty="nothing yet")
+    stated = PromptField(field="memory", format="Memory: {text}", empty="nothing yet")
     assert compose("lift it", [MEMORY], {}) == "lift it\nMemory:"
     assert compose("lift it", [stated], {}) == "lift it\nMemory: nothing yet"
     # A subtask replaces the instruction once there is one.
     assert compose("clear the table", [SUBTASK], {}) == "clear the table"
     assert compose("clear the table", [SUBTASK], {"subtask": "lift the cup"}) == "lift the cup"
-    both = Feedback(field="subtask", format="{text} (to {instruction})", role="instruction")
+    both = PromptField(field="subtask", format="{text} (to {instruction})", role="instruction")
     composed = compose("clear the table", [both], {"subtask": "lift {instruction}"})
     assert composed == "lift {instruction} (to clear the table)"
 

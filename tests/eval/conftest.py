@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from configs.schema import RunConfig, VariantsConfig
+from contracts.episode import EpisodeKey
 from eval.metrics.success import Results
 from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
@@ -15,7 +16,6 @@ from eval.report.console import EvaluationConsole
 from eval.rollout import evaluation
 from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
 _FEW = {"task_ids": (0, 1), "num_trials_per_task": 2, "max_steps": 20, "video": "none"}

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs.interface import Interface
+from contracts.episode import EpisodeKey
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from eval.policies.base import LoadedPolicy, Policy
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import Suite, Task, open_suite
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import World
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder, TextScores
-from sim_envs.truth.ground_truth import Narration, Phase
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, TextScores
+from contracts.truth import Narration, Phase
+from eval.records.schema import RunFolder
 from sim_envs.truth.wording import narrate
-from sim_envs.world import EpisodeKey
 
 RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
 """Narrations that are right and wrong while the robot approaches the milk."""

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
+from contracts.errors import UsageError
 from eval import run as run_command
 from eval.loggers import LoggingMonitor, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig
+from contracts.errors import UsageError
 from eval import preflight
 from eval.rollout import preflight as checks
 from sim_envs.fake import FakeSuite, FakeWorld

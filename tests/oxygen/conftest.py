@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from contracts.text import Reply
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
-from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig

@@ -11,6 +11,8 @@ import pytest
 
 from configs.load import load
 from configs.schema import SuiteConfig
+from contracts.episode import EpisodeKey
+from contracts.truth import Truth
 from sim_envs.droid.control import Control
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
@@ -19,8 +21,7 @@ from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero,
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import AdvanceResult, EpisodeKey
+from sim_envs.world import AdvanceResult
 
 
 @pytest.fixture(scope="session", autouse=True)

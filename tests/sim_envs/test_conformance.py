@@ -8,11 +8,12 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
+from contracts.observation import Observation
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite, check_world
-from sim_envs.world import AdvanceResult, Observation
+from sim_envs.world import AdvanceResult
 
 SETTINGS = {"success_at": 4, "instructions": ["put the black bowl on the plate", "open the drawer"]}
 

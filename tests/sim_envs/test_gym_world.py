@@ -13,14 +13,15 @@ import pytest
 import yaml
 from gymnasium.utils.env_checker import check_env
 
-from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import SuiteConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
 from sim_envs.fake import FakeSuite
 from sim_envs.gym_env import SuiteEnv
 from sim_envs.gym_world import GymSuite, GymWorld
 from sim_envs.suite import find_suite, open_suite
-from sim_envs.world import EpisodeKey, PhysicsError
+from sim_envs.world import PhysicsError
 
 ENDS_AT = 5
 

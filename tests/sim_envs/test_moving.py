@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
-from configs.motion import Drift, Shuttle, parse_motion
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.motion import Drift, Shuttle, parse_motion
+from contracts.truth import Phase
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from sim_envs.droid.control import Control
 from sim_envs.droid.expert import DroidExpert
@@ -24,8 +26,6 @@ from sim_envs.libero.tasks import get_task
 from sim_envs.moving import RISE_S, Bounds, FreeSpace, Mover, sample_movers, sample_trajectory, straight_line
 from sim_envs.scripted.surfaces import box_surface, rectangle
 from sim_envs.suite import open_suite
-from sim_envs.truth.ground_truth import Phase
-from sim_envs.world import EpisodeKey
 from tests.sim_envs.conftest import attempt, key_of, told_by
 
 TICK = 0.01

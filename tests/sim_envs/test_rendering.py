@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from sim_envs.contact_sheet import app
 from sim_envs.fake import FakeWorld
 from sim_envs.rendering import Cameras

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
+from contracts.nouns import MOVABLE, PARTS, PLACES, phrase
+from contracts.truth import ELSEWHERE, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import CONTROL_HZ, get_task
 from sim_envs.libero.truth import goal_sentences
-from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.nouns import MOVABLE, PARTS, PLACES, phrase
 from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene
 from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
 from sim_envs.truth.tracker import HOLD_S, Debouncer, PhaseTracker

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from contracts.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
+from contracts.truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from oxygen.robots import tokenizer
 from sim_envs.libero.sim import read_problem
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
 from sim_envs.libero.truth import Names
-from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
 
 ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 

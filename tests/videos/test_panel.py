@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from configs.latency import Latency
+from contracts.latency import Latency
 from videos import theme
 from videos.panel import Caption, CaptionText, compose, draw_first_camera, draw_moment, picture_size
 from videos.text import clean, load_font, wrap

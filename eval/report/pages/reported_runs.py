@@ -7,16 +7,16 @@ from typing import Any
 
 from configs.assets import badged
 from configs.cli import ranges
-from configs.errors import UsageError, pluralize
-from configs.motion import NONE
 from configs.paths import is_locked
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, solved
+from contracts.errors import UsageError, pluralize
+from contracts.motion import NONE
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
+from eval.records.schema import RunFolder
 from eval.report.figures import colours_of
 from eval.report.labels import labels_of
 from eval.report.table import PAUSED, format_clock_of
-from sim_envs.world import EpisodeKey
 
 _STILL = "simulated time stands still while the policy computes"
 

@@ -11,13 +11,14 @@ import numpy as np
 from markupsafe import Markup
 
 from configs.assets import STANDINS, badged
-from configs.errors import UsageError, pluralize
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved
+from contracts.errors import UsageError, pluralize
+from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.metrics.success import aggregate, rate_of, timings_of
-from eval.records.query_logs import QueryRecord, delivery_step, read_queries
-from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
+from eval.records.query_logs import read_queries
 from eval.report import result_tables as results
 from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
@@ -25,7 +26,6 @@ from eval.report.conclusion import Judged, conclude, conclude_run
 from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
 from eval.report.table import NO_VALUE, PAUSED, Column, Table, clock_label
-from sim_envs.world import EpisodeKey
 
 REPORT = "report"
 """Name of the report's folder within a run's folder."""
@@ -199,7 +199,7 @@ def _sample(
     if episode.simulated_s:
         for each in requested_texts(queries):
             if each.text is not None:
-                steps = delivery_step(each.text) - each.asked.step
+                steps = each.text.delivery_step - each.asked.step
                 late_ms = 1e3 * steps * episode.simulated_s / episode.steps
                 samples[f"staleness: {each.text.task} (ms)"].append(late_ms)
 

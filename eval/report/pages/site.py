@@ -17,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from configs.console import visible_text
-from configs.errors import UsageError
+from contracts.errors import UsageError
 
 _FILES = importlib.resources.files("eval.report.pages")
 _SHARED = (

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from configs.cli import format_option
-from configs.errors import UsageError
 from configs.exits import DeferredSignals
 from configs.schema import ExecutionConfig, RunConfig
+from contracts.errors import UsageError
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served

@@ -16,10 +16,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from configs.errors import UsageError, one_line
 from configs.exits import DeferredSignals
 from configs.paths import absolute
 from configs.schema import RunConfig
+from contracts.errors import UsageError, one_line
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_result

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from contracts.truth import Phase
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.motions import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.scripted import gripper
 from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, has_room, near, thinned
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
-from sim_envs.truth.ground_truth import Phase
 
 _AHEAD = 0.25  # lead (rad) of the hand's target along an arc
 _BEYOND = {True: 0.012, False: 0.12}  # overshoot (m for slides, rad for hinges): the arm is compliant

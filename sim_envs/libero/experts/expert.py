@@ -11,7 +11,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from configs.errors import UsageError
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.truth import Phase
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Path, Skill, Waypoint
@@ -23,8 +25,6 @@ from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, Grasp, downward
 from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.scripted.poses import Pose, Vector3
-from sim_envs.truth.ground_truth import Phase
-from sim_envs.world import EpisodeKey
 
 _PUTTING = ("in", "on")
 

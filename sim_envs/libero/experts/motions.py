@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.linalg import block_diag, expm, solve_discrete_are
 
+from contracts.truth import Phase
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.moving import PredictedMotion
 from sim_envs.scripted.gripper import FULLY_OPEN, Terrain, hand_underside, has_room, near
 from sim_envs.scripted.poses import Pose, Vector3, Vector6
-from sim_envs.truth.ground_truth import Phase
 
 OPEN, CLOSED = -1.0, 1.0  # gripper commands of LIBERO's action space
 
@@ -222,7 +222,7 @@ class ArmModel:
         delta_to_state = self._by_delta = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
         costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
         curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
-        # Feedback gain from pose and velocity error to delta.
+        # PromptField gain from pose and velocity error to delta.
         self.gain = np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)
 
     def _delta_towards(

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
+from contracts.truth import Phase
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.motions import CLOSED, CORNER, OPEN, GripperMotion, Skill, Waypoint, holds, move
 from sim_envs.libero.experts.scene import ExpertScene
@@ -18,7 +19,6 @@ from sim_envs.scripted import gripper
 from sim_envs.scripted.gripper import FULLY_OPEN, XY, Grasp, Terrain, downward, lowest_points, underside_of
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
-from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.02  # clearance (m) below the hand and the held object
 _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof

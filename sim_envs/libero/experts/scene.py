@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial.transform import Rotation
 
+from contracts.truth import Phase
 from sim_envs.moving import PredictedMotion
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Bodies, Collisions, Points
-from sim_envs.truth.ground_truth import Phase
 
 _PHASES = {"open": Phase.OPEN, "close": Phase.CLOSE, "turnon": Phase.TURN_ON, "turnoff": Phase.TURN_OFF}
 

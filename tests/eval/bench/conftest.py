@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from contracts.text import DecodeWork
 from eval.bench.experiment import run_experiment
 from eval.bench.measurement import Samples, aggregate
 from eval.bench.options import Options, read
 from eval.bench.row import Row, RowFile
 from eval.bench.serving import ModelUnderTest, QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
-from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 

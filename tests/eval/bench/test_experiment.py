@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.bench.experiment import mps_is_active, run_experiment
 from eval.bench.row import RowFile
 from eval.bench.serving import SPECIAL_TOKENS, Bench, find_model

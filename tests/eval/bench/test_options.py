@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eval.bench
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.bench.__main__ import main
 from eval.bench.options import read, workloads_of
 from eval.bench.serving import Bench, sizes_of

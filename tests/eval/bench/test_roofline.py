@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.bench import roofline
 from eval.bench.roofline import Cost, Peaks, print_roofline, report_roofline
 from oxygen.model import pi05

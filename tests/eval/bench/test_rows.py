@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.load import check, load
+from configs.errors import check
+from configs.load import load
 from configs.profile import ProfileConfig
+from contracts.errors import UsageError
+from contracts.text import DecodeWork
 from eval.bench import experiment
 from eval.bench.measurement import Samples, aggregate, decode_growth, measure, paired_ratio
 from eval.bench.row import RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.rollout.clock import LatencyModel
-from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import (
     HARDWARE,

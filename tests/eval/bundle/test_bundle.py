@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import RunConfig, SuiteConfig
+from contracts.errors import UsageError
+from contracts.truth import Narration, Phase
 from eval import libero
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import (
@@ -35,7 +36,6 @@ from oxygen.training import checkpoint as checkpoints
 from oxygen.training import layout
 from oxygen.weights.formats import SINGLE_FILE
 from sim_envs.fake import FakeWorld
-from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.commands import call
 from tests.eval.collect.collecting import NEVER, collect

@@ -13,15 +13,17 @@ import pytest
 from jaxtyping import Float64
 
 from configs.training import CollectConfig
+from contracts.episode import EpisodeKey
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply
 from eval.collect.collection import collect_from
 from eval.collect.episode import CorrectedLearner
 from eval.policies.base import LoadedPolicy, Policy
-from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import Task
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError
+from sim_envs.world import AdvanceResult, PhysicsError
 from tests.eval.doubles import FakeAssets, reply
 
 NEVER, BROKEN, FATAL, DIVERGING = 3, 4, 5, 6

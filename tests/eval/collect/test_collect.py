@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from configs.errors import UsageError
 from configs.load import load
 from configs.schema import SuiteConfig
 from configs.training import CollectConfig
+from contracts.errors import UsageError
+from contracts.truth import Fact
 from eval.collect.__main__ import app
 from eval.collect.collection import INCOMPLETE, collect_demonstrations
 from eval.collect.store import EpisodeStore
@@ -27,7 +28,6 @@ from eval.records import provenance
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
 from tests.commands import call

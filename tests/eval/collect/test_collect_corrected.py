@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.observation import Observation
 from eval.collect.collection import collect_demonstrations, collect_from
 from eval.collect.episode import CorrectedLearner, action_labels, learnable
 from eval.collect.store import EpisodeStore
@@ -17,7 +19,6 @@ from oxygen.training import layout
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import open_suite
-from sim_envs.world import EpisodeKey, Observation
 from tests.eval.collect.collecting import Counting, config
 from tests.eval.doubles import opened, without_physics
 from tests.eval.factory import key

@@ -7,6 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contracts.episode import Share, TextScores
+from contracts.nouns import Nouns
+from contracts.query import QueryRecord
+from contracts.text import Text
+from contracts.truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from eval.metrics.language import (
     HEADLINES,
     EpisodeGrader,
@@ -19,11 +24,6 @@ from eval.metrics.language import (
     summarize_language,
 )
 from eval.metrics.success import summarize
-from eval.records.query_logs import QueryRecord
-from eval.records.schema import Share, TextScores
-from oxygen.policy.reply import Text
-from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.doubles import text_finished

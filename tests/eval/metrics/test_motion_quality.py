@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.episode import MotionQuality
+from contracts.query import ActionSpan, QueryRecord
 from eval.metrics.motion_quality import (
     EpisodeMotion,
     chunk_jump_ratio,
@@ -16,8 +18,6 @@ from eval.metrics.motion_quality import (
     path_length,
     summarize_motion,
 )
-from eval.records.query_logs import ActionSpan, QueryRecord
-from eval.records.schema import MotionQuality
 from sim_envs.fake import FakeSuite
 from tests.eval.factory import episode, key
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from contracts.episode import MotionQuality
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.simulated_time import (
     restricted_s,
@@ -13,7 +14,6 @@ from eval.metrics.simulated_time import (
 )
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import summarize, summarize_progress
-from eval.records.schema import MotionQuality
 from eval.report.comparison_verdict import judge_time
 from tests.eval.factory import RunBuilder, episode, key, query, scores
 

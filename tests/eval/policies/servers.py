@@ -13,15 +13,16 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from configs.interface import Interface
 from configs.schema import Mode
+from contracts.episode import EpisodeKey
+from contracts.interface import Interface
+from contracts.observation import Observation
+from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import LoadedPolicy
 from eval.policies.websocket import open_websocket
-from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.robots.conventions import LIBERO
 from oxygen.serve.msgpack_numpy import pack, unpack
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import text_finished
 from tests.oxygen.serve.serving import declaration
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig
+from contracts.errors import UsageError
 from eval.policies.addresses import refuse_address
 from eval.policies.resolved import read_policy
 

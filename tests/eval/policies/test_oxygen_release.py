@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from websockets.sync.server import ServerConnection
 
-from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
+from contracts.episode import Outcome
+from contracts.errors import UsageError
 from eval import libero
 from eval.policies.base import BadAnswerError
 from eval.records.query_logs import read_queries
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from sim_envs.fake import FakeWorld
 from tests.commands import call
 from tests.eval.conftest import play

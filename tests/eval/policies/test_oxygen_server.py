@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.interface import Camera, compare
+from contracts.errors import UsageError
+from contracts.interface import Camera, compare
+from contracts.text import TextRequest
 from eval.policies.base import BadAnswerError, PolicyLostError
-from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE

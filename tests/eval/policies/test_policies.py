@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from configs.errors import UsageError
-from configs.interface import Camera
 from configs.load import load
 from configs.schema import PolicyConfig, RunConfig
 from configs.training import TrainConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import Camera
+from contracts.observation import Observation
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
@@ -32,7 +34,6 @@ from oxygen.training import checkpoint
 from oxygen.training.config import TrainingConfig
 from oxygen.weights.source import CARD, RECORD
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import FakePolicy, libero_object
 from tests.oxygen.weights.test_weights import save_orbax
 

@@ -14,9 +14,9 @@ import pytest
 
 from configs.exits import INPUT_ERROR
 from configs.serving import ServeConfig
+from contracts.episode import Outcome
 from eval import libero
 from eval.records.query_logs import read_queries
-from eval.records.schema import Outcome
 from eval.rollout.executors.executor import Processes
 from oxygen.presets.policies import read_model_policy
 from oxygen.serve.serving import open_served

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from configs.cli import read_kwargs
-from configs.errors import UsageError
-from configs.interface import compare
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import compare
 from eval.policies.base import BadAnswerError
 from eval.policies.openpi import OpenpiPolicy
 from eval.policies.python import open_python
 from oxygen.robots.conventions import DROID, LIBERO
 from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 

@@ -9,14 +9,16 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from configs.errors import check
 from configs.language_task import LanguageTaskConfig
-from configs.load import check, load
+from configs.load import load
 from configs.schema import PolicyConfig, RunConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
 from eval.policies.engine import engine_for
 from eval.policies.scripted import Scripted, open_scripted
-from eval.records.query_logs import QueryRecord
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
@@ -28,7 +30,6 @@ from oxygen.serving.scheduler import Deadline
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.scripted.policy import Noop
 from sim_envs.truth.wording import parse_narration
-from sim_envs.world import EpisodeKey
 from tests.oxygen.serving.fake_runner import FakeRunner
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)

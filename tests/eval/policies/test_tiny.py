@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from eval.bundle.bundling import CARD_FILE, MAX_BYTES, read_bundle_manifest, render, trainings_of, unknowns
 from eval.libero import app
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.presets.policies import check_sizes, read_record
 from oxygen.robots import tokenizer
 from oxygen.weights.formats import open_safetensors
 from oxygen.weights.source import bundled
-from sim_envs.world import EpisodeKey
 from tests.eval.policies.test_policies import SILENT, actions_of
 
 FOLDER = bundled("tiny")

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from websockets.utils import accept_key
 
-from configs.errors import UsageError
-from configs.interface import compare
+from contracts.errors import UsageError
+from contracts.interface import compare
+from contracts.observation import Observation
 from eval.policies import handshake
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, PolicyServerError, ServerOptions
@@ -21,7 +22,6 @@ from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
-from sim_envs.world import Observation
 from tests.commands import printed
 from tests.eval.policies.servers import ACTIONS, KEY, OpenpiServer
 

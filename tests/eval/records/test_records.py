@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
 from configs.paths import locked
+from contracts.episode import Outcome
+from contracts.errors import UsageError
 from eval.records import provenance
 from eval.records.protocol import suite_hash
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished, past_attempts
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from tests.commands import printed
 from tests.eval.factory import RunBuilder, episode, key
 

@@ -5,10 +5,10 @@ import sys
 import pytest
 import yaml
 
-from configs import redaction
-from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
 from configs.schema import SweepConfig
+from contracts import redaction
+from contracts.errors import UsageError
 from eval import export, leaderboard, run
 from eval.records.run_folders import find_unfinished, find_unfinished_sweep, new_sweep
 from eval.records.schema import RunFolder

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from configs.console import TextConsole
-from configs.errors import UsageError
+from contracts.errors import UsageError
+from contracts.truth import Phase
 from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.report.comparison import PairTable, Unpaired, compare
 from eval.report.comparison_verdict import judge, judge_all, show
-from sim_envs.truth.ground_truth import Phase
 from tests.eval.factory import (
     RIGHT,
     WRONG,

@@ -10,9 +10,10 @@ import pytest
 import yaml
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from configs.errors import UsageError
+from contracts.episode import RequestCounts
+from contracts.errors import UsageError
 from eval import export
-from eval.records.schema import RequestCounts, RunFolder
+from eval.records.schema import RunFolder
 from eval.report.export import FORMATS
 from tests.commands import call
 from tests.eval.factory import RunBuilder, episode, key

@@ -11,8 +11,8 @@ from PIL import ImageDraw
 from rich.table import Table
 
 from configs.console import TextConsole
-from configs.errors import UsageError
 from configs.schema import RunConfig
+from contracts.errors import UsageError
 from eval.loggers import LoggingMonitor
 from eval.metrics.success import summarize
 from eval.records.reader import read_episodes

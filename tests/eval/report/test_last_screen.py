@@ -6,9 +6,9 @@ import pytest
 
 from configs.console import TextConsole
 from configs.schema import RunConfig
+from contracts.episode import RequestCounts, Share
 from eval.metrics.success import summarize
 from eval.records.run_folders import Run
-from eval.records.schema import RequestCounts, Share
 from eval.report.last_screen import best_video, show_details, show_last_screen
 from tests.eval.factory import RunBuilder, episode, key, scores
 

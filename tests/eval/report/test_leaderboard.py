@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from contracts.episode import Share
 from eval.compare import app as compare_app
 from eval.leaderboard import app
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
-from eval.records.schema import Share
 from eval.report.export import FORMATS
 from eval.report.leaderboard import (
     leaderboard_latex,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig
+from contracts.errors import UsageError
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from tests.eval.factory import RunBuilder, episode, key

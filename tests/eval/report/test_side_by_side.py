@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from contracts.episode import Outcome, RequestCounts
 from eval.media import app, find_pair
-from eval.records.schema import Outcome, RequestCounts, RunFolder
+from eval.records.schema import RunFolder
 from tests.commands import call
 from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
 from tests.eval.factory import RunBuilder, episode, key

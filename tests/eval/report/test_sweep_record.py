@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval import results
 from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of, text_columns, to_markdown

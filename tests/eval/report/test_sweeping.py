@@ -8,10 +8,11 @@ import shutil
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.feedback import Feedback
-from configs.load import check, load, names
+from configs.errors import check
+from configs.load import load, names
 from configs.schema import GridConfig, SweepConfig
+from contracts.errors import UsageError
+from contracts.prompt import PromptField
 from eval import sweep
 from eval.merge import merge_runs
 from eval.metrics.success import summarize
@@ -203,7 +204,7 @@ def test_the_order_of_records_changes_no_number(tmp_path, policy):
 
 
 def test_texts_in_prompts_have_an_age_by_default(tmp_path, policy, monkeypatch):
-    fed = {"narration": (Feedback(field="memory", format="Memory: {text}"),)}
+    fed = {"narration": (PromptField(field="memory", format="Memory: {text}"),)}
     loaded = dataclasses.replace(opened(policy), feedback=fed)
     monkeypatch.setattr(executor, "open_policies", lambda _, variants, **__: [loaded] * len(variants))
     grid = GridConfig(mode=["actions", "isolated"], replan_steps=[1])  # several queries, the first without

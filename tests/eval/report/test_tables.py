@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.console import TextConsole
+from contracts.episode import Share
 from eval.metrics.success import summarize
-from eval.records.schema import Share
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.report.table import (
     Column,

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import yaml
 
-from configs.errors import UsageError
-from configs.latency import Latency
-from configs.load import check
+from configs.errors import check
 from configs.paths import read_json_object
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
-from eval.records.query_logs import ActionSpan
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.latency import Latency
+from contracts.query import ActionSpan
+from contracts.text import DecodeWork
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
 from eval.rollout.clock import (
@@ -27,9 +29,7 @@ from eval.rollout.clock import (
     jitter,
 )
 from eval.rollout.executors.executor import SERIAL, Processes
-from oxygen.serving.requests import DecodeWork
 from sim_envs.fake import FakeSuite
-from sim_envs.world import EpisodeKey
 from tests.eval.conftest import CONFIG, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import reply
 from tests.eval.doubles import text_finished as text

@@ -2,9 +2,9 @@
 
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig
 from configs.training import CollectConfig
+from contracts.errors import UsageError
 from eval import droid
 from eval import run as eval_run
 from eval.collect import collection

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 from configs.exits import DeferredSignals
-from configs.latency import Latency
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey, Outcome
+from contracts.latency import Latency
+from contracts.nouns import Nouns
+from contracts.query import QueryRecord
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import read_queries
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout import recorder
 from eval.rollout.episode import EpisodeJob, Variant, run_episode
@@ -23,8 +26,7 @@ from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
 from sim_envs.fake import FakeWorld
-from sim_envs.truth.nouns import Nouns
-from sim_envs.world import AdvanceResult, EpisodeKey, PhysicsError
+from sim_envs.world import AdvanceResult, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened, text_finished
 from tests.eval.rollout.scaled import played, timeless
 from tests.eval.rollout.test_executors import POLICY
@@ -157,7 +159,7 @@ class Talkative(FakeWorld):
     ("world", "error", "told"),
     [
         (Unknown, "IndexError: list index out of range", [True, False, False]),
-        (Talkative, "truth() returned a str, not a sim_envs.truth.ground_truth.Truth", [False] * 3),
+        (Talkative, "truth() returned a str, not a contracts.truth.Truth", [False] * 3),
         (FakeWorld, None, [True] * 3),
     ],
 )

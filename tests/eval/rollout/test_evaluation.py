@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
 from configs.schema import RunConfig
+from contracts.episode import Outcome
+from contracts.errors import UsageError
 from eval import libero
 from eval.policies.base import PolicyLostError
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeSuite

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from configs.errors import UsageError
+from configs.errors import check
 from configs.exits import INPUT_ERROR, exit_code_of
-from configs.load import check
 from configs.schema import ExecutionConfig, RunConfig
-from eval.records.schema import Outcome
+from contracts.episode import Outcome
+from contracts.errors import UsageError
 from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
 from tests.eval.policies.servers import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import yaml
 
-from configs.errors import UsageError
-from configs.feedback import Feedback, parse_answer
 from configs.schema import RunConfig, VariantsConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.prompt import PromptField, parse_answer
+from contracts.text import EpisodeEnd
 from eval.policies.python import open_python
 from eval.policies.resolved import resolve_policy
 from eval.records.json_files import json_line
-from eval.records.query_logs import read_queries
+from eval.records.query_logs import query_to_json, read_queries
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED, fixed_clock
 from eval.rollout.executors import executor
@@ -26,11 +28,9 @@ from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import check_feedback
 from eval.rollout.rollout import rollout
 from oxygen.model.config import TINY_MEMORY
-from oxygen.policy.reply import EpisodeEnd
 from oxygen.robots.tokenizer import tiny
 from oxygen.weights.source import bundled
 from sim_envs.fake import FakeSuite, FakeWorld
-from sim_envs.world import EpisodeKey
 from tests.eval.conftest import begin, evaluate, play
 from tests.eval.doubles import FakePolicy, opened, reply, text_finished, without_physics
 from tests.eval.policies.servers import ACTIONS, OpenpiServer, serving
@@ -39,18 +39,18 @@ from tests.eval.rollout.scaled import suite_file
 SUITE = FakeSuite()
 KEY = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
 GOAL = "put the black bowl on the plate"
-MEMORY = {"memory": (Feedback(field="memory", format="Memory: {text}", empty="none"),)}
+MEMORY = {"memory": (PromptField(field="memory", format="Memory: {text}", empty="none"),)}
 PLAN = {
     "plan": (
-        Feedback(field="memory", format="Memory: {text}", answer="Memory: {text}"),
-        Feedback(field="subtask", format="{text}", answer="Subtask: {text}", role="instruction"),
+        PromptField(field="memory", format="Memory: {text}", answer="Memory: {text}"),
+        PromptField(field="subtask", format="{text}", answer="Subtask: {text}", role="instruction"),
     )
 }
 
 ANSWER = "Subtask: lift it Memory: once"
 SUBTASK_FIRST = {"plan": PLAN["plan"][::-1]}
 
-TWO_TASKS = MEMORY | {"steps": (Feedback(field="subtask", format="Subtask: {text}"),)}
+TWO_TASKS = MEMORY | {"steps": (PromptField(field="subtask", format="Subtask: {text}"),)}
 
 
 class Writer(FakePolicy):
@@ -160,7 +160,7 @@ def test_any_text_gives_an_unambiguous_recorded_prompt(tmp_path, text, shown, cu
     folder = RunFolder(tmp_path)
     folder.queries_path(KEY).parent.mkdir()
     folder.queries_path(KEY).write_bytes(
-        b"".join(json_line(dataclasses.replace(query, delivered=()).to_json()) for query in queries)
+        b"".join(json_line(query_to_json(dataclasses.replace(query, delivered=()))) for query in queries)
     )
     again = read_queries(folder, KEY)[1]
     assert (again.prompt, again.fed, again.prompt_cut) == (queries[1].prompt, queries[1].fed, 2)

@@ -8,13 +8,13 @@ import pytest
 from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode
+from contracts.text import DecodeWork
 from eval.bench import roofline
 from eval.bench.experiment import profile
 from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
 from eval.rollout.clock import LatencyModel
 from oxygen.model.config import PI05_LIBERO
-from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes
 
 _ROWS = Path(__file__).resolve().parents[3] / "benchmarks/results/bench_small.jsonl"

@@ -7,10 +7,10 @@ import time
 import psutil
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import ExecutionConfig, RunConfig
+from contracts.episode import Outcome
+from contracts.errors import UsageError
 from eval.policies.resolved import resolve_policy
-from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, choose_executor
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless

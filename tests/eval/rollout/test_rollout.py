@@ -10,16 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
-from configs.interface import Hold, Interface, Motion, Rotation
-from configs.latency import ActionPrefix, steps_in
 from configs.schema import RunConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.interface import Hold, Interface, Motion, Rotation
+from contracts.latency import steps_in
+from contracts.observation import ActionPrefix
 from eval.policies.python import WithTimeout
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.world import EpisodeKey, PhysicsError
+from sim_envs.world import PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)

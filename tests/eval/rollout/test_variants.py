@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig, VariantsConfig
+from contracts.errors import UsageError
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs

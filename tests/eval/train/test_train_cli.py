@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from configs.errors import UsageError
 from configs.exits import INTERRUPTED, DeferredSignals
 from configs.paths import locked
+from contracts.errors import UsageError
 from eval.records.schema import RunFolder
 from eval.train import training
 from eval.train.__main__ import app

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import SuiteConfig
 from configs.training import TrainConfig
+from contracts.errors import UsageError
 from eval.train.__main__ import app
 from eval.train.training import training_of
 from oxygen.presets.language_tasks import language_task

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.records import provenance
 from oxygen.model.compile_cache import GPU, compiler_options, describe_compilation, use_compile_cache
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model import adapter as adapters
 from oxygen.model import gemma, guidance, params, pi05
 from oxygen.model.config import PI05_LIBERO, TINY

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model import params, pi05
 from oxygen.model.config import ModelInput
 from oxygen.serving.kv_pool import KvPool

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.latency import ActionPrefix
-from oxygen.policy.reply import EpisodeEnd, Reply
+from contracts.errors import UsageError
+from contracts.observation import ActionPrefix
+from contracts.text import EpisodeEnd, Reply
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling

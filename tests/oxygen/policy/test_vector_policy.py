@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig

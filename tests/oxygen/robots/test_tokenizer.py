@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
 from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, StatePrompt

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.robots import images, tokenizer, transforms
 from oxygen.robots.norms import QUANTILES, QuantileNorm, checkpoint_norms, read_statistics
 from oxygen.robots.transforms import DROID, LIBERO, Transform, acting_as, tracked

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
+from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import conventions
 from oxygen.serve.metadata import Declaration

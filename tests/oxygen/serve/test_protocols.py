@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.hashing import hash_file, seed_of
-from configs.interface import Interface
 from configs.serving import ServeConfig
+from contracts.hashing import hash_file, seed_of
+from contracts.interface import Interface
 from oxygen.presets.policies import read_model_policy
 from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy

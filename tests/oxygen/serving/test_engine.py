@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model.params import random_params
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.serving.engine_config import EngineConfig, ample_slots
 from oxygen.serving.language import Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import RequestState

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.collect.episode import png_cells
 from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
 from configs.training import TrainConfig
+from contracts.errors import UsageError
 from oxygen.model import params, pi05
 from oxygen.model.params import initial_params
 from oxygen.robots import tokenizer

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen import weights
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO, Transform

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
-from configs.feedback import Feedback
+from contracts.errors import UsageError
+from contracts.prompt import PromptField
 from eval.collect.episode import png_cells
 from oxygen.model import config
 from oxygen.model.config import PRESETS
@@ -206,7 +206,7 @@ MEMORY = LanguageTask(
     name="memory",
     prompt="Remember: ",
     max_tokens=24,
-    feedback=(Feedback(field="memory", format="Memory: {text}", empty="none"),),
+    feedback=(PromptField(field="memory", format="Memory: {text}", empty="none"),),
 )
 FRAMES = 20
 
@@ -253,8 +253,8 @@ def test_some_prompts_have_no_text_and_some_the_policys_own():
 
 def test_a_task_with_two_fields_is_trained_on_the_answer_that_is_read():
     fields = (
-        Feedback(field="memory", format="Memory: {text}", answer="Memory: {text}"),
-        Feedback(field="subtask", format="Subtask: {text}", answer="Subtask: {text}"),
+        PromptField(field="memory", format="Memory: {text}", answer="Memory: {text}"),
+        PromptField(field="subtask", format="Subtask: {text}", answer="Subtask: {text}"),
     )
     plan = LanguageTask(name="plan", prompt="Plan: ", max_tokens=24, feedback=fields)
     answers = true_texts(episode(), plan)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.flax import save_file
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.weights import formats, load

@@ -13,7 +13,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from oxygen.model import params
 from oxygen.weights import fetch, load, source
 from oxygen.weights.source import cached

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from configs.errors import UsageError
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
 from sim_envs.droid import control
 from sim_envs.droid.control import MAX_VELOCITY, Control, gripper_target
 from sim_envs.droid.expert import DroidExpert, JointNoise
@@ -19,7 +20,6 @@ from sim_envs.droid.planning import carrier_motion
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
 from sim_envs.suite import open_suite
-from sim_envs.world import EpisodeKey
 from tests.sim_envs.conftest import attempt
 
 MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")

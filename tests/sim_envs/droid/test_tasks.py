@@ -13,10 +13,12 @@ import pytest
 import yaml
 
 from configs.droid import CONTROL_HZ
-from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import SuiteConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.droid import variation
 from sim_envs.droid.expert import DroidExpert
 from sim_envs.droid.shapes import footprint
@@ -24,10 +26,8 @@ from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task, tas
 from sim_envs.droid.truth import DroidScene, noun_of, nouns_of
 from sim_envs.droid.variation import distractors, place_distractors
 from sim_envs.suite import open_suite
-from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.tracker import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
-from sim_envs.world import EpisodeKey
 from tests.sim_envs.conftest import told_by
 from tests.sim_envs.vocabulary import carried, tokens
 

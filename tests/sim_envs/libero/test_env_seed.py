@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configs.env_seed import parse_env_seed
+from contracts.env_seed import parse_env_seed
 from sim_envs.libero.assets import AssetSet, load_libero, use_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_init_state, get_task

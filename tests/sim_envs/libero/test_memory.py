@@ -9,6 +9,7 @@ import pytest
 
 from configs.load import load
 from configs.schema import SuiteConfig
+from contracts.truth import Fact, Phase
 from sim_envs.libero import tasks
 from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
 from sim_envs.libero.experts import motions
@@ -26,7 +27,6 @@ from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, definition, get_task, list_tasks
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.suite import open_suite
-from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
 from tests.sim_envs.conftest import attempt, key_of, put_thing
 

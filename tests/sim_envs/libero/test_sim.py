@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
 from configs.paths import read_json_object
+from contracts.errors import UsageError
 from oxygen.robots import tokenizer
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, tasks

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from contracts.truth import Phase
 from sim_envs.libero.experts.expert import SKILLS, Expert, opening_for, ordered_goals
 from sim_envs.libero.experts.motions import ArmModel
 from sim_envs.libero.experts.pick_and_place import is_covered
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Random
-from sim_envs.truth.ground_truth import Phase
-from sim_envs.world import EpisodeKey
 from tests.sim_envs.conftest import attempt, key_of
 
 MUG, MICROWAVE, STOVE = "white_yellow_mug_1", "microwave_1_heating_region", "flat_stove_1_cook_region"

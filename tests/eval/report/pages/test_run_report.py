@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from configs.errors import UsageError
+from contracts.errors import UsageError
 from eval.records.schema import RunFolder
 from eval.report.__main__ import app
 from eval.report.comparison import compare

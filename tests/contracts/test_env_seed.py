@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.env_seed import BY_RUN, EnvSeed, parse_env_seed
-from configs.errors import UsageError
+from contracts.env_seed import BY_RUN, EnvSeed, parse_env_seed
+from contracts.errors import UsageError
 
 KINDS = st.sampled_from(["fixed", "stream", "offset"])
 SEEDS = st.integers(0, 2**32 - 1)

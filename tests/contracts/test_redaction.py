@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs import redaction
 from configs.cli import read_kwargs
-from configs.errors import UsageError
-from configs.redaction import redact, redact_command, redact_text, remember_secrets, strip_url
+from contracts import redaction
+from contracts.errors import UsageError
+from contracts.redaction import redact, redact_command, redact_text, remember_secrets, strip_url
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,8 @@
 
 import dataclasses
 import re
-from typing import Annotated
 
-from pydantic import BeforeValidator
-
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 
 FIXED, STREAM, OFFSET = "fixed", "stream", "offset"
 _FORMS = tuple(f"{kind}:S" for kind in (FIXED, STREAM, OFFSET))
@@ -60,7 +57,3 @@ def parse_env_seed(text: str) -> EnvSeed:
     if seed is not None and seed >= _SEEDS:
         raise UsageError(f"env seed {text!r}: give a seed from 0 to {_SEEDS - 1}")
     return EnvSeed(kind, seed)
-
-
-EnvSeedText = Annotated[str, BeforeValidator(lambda value: str(parse_env_seed(str(value))))]
-"""The seeding of an environment as `parse_env_seed` reads it, in canonical spelling."""

@@ -2,11 +2,8 @@
 
 import dataclasses
 import re
-from typing import Annotated
 
-from pydantic import BeforeValidator
-
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 
 NONE = "none"
 _FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
@@ -66,7 +63,3 @@ def format_motion(text: str) -> str:
             return f"oscillating at {100 * speed:g} cm/s{often}"
         case Drift(speed=speed):
             return f"drifting at {100 * speed:g} cm/s"
-
-
-MotionText = Annotated[str, BeforeValidator(lambda value: str(parse_motion(str(value)) or NONE))]
-"""A motion as `parse_motion` reads it, in canonical spelling."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, nearest_first, unknown
+from contracts.errors import UsageError, nearest_first, unknown
 
 
 class Rotation(enum.StrEnum):

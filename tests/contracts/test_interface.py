@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.interface import (
+from contracts.errors import UsageError
+from contracts.interface import (
     ActionChannels,
     ActionSpec,
     Camera,

@@ -1,12 +1,7 @@
-"""A policy's output beside actions: the reply to a query, its texts, and the end of an episode.
-
-Needs no JAX, so that policies without a model, and readers of records, can use it.
-"""
+"""A policy's output beside actions: the reply to a query, its texts, and the end of an episode."""
 
 import dataclasses
 from collections.abc import Mapping
-
-from oxygen.serving.requests import DecodeWork
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +60,22 @@ class Text:
     def request(self) -> TextRequest:
         """The request that it answers."""
         return TextRequest(task=self.task, request_id=self.request_id, query=self.requested_query)
+
+    @property
+    def delivery_step(self) -> int:
+        """`step` of a delivered text."""
+        assert self.step is not None
+        return self.step
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodeWork:
+    """The work of a decode job, from which latency profiles compute its time."""
+
+    prefills: int  # its own prefills, which come first
+    forks: int  # forks of a prefix into slots of the KV pool, which come next
+    steps: int  # decode steps
+    batch: int  # their batch size, padding included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

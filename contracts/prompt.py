@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from configs.errors import UsageError, unknown
+from contracts.errors import UsageError, unknown
 
 SOURCES = ("own", "none", "truth", "truth:SECONDS", "truth-delayed", "frozen:TEXT")
 """Origins of the texts in the prompt, the values of `--feedback`."""
@@ -44,7 +44,7 @@ def truth_age_s(source: str | None) -> float | None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Feedback:
+class PromptField:
     """A field of the prompt that holds a text of the policy."""
 
     field: str  # its name: `memory` or `subtask`
@@ -94,11 +94,11 @@ class Feedback:
             raise ValueError(f"`max_chars` of {self.field} is {self.max_chars}; give 1 to 4000 characters")
 
 
-FeedbackByTask = Mapping[str, tuple[Feedback, ...]]
+FieldsByTask = Mapping[str, tuple[PromptField, ...]]
 """Language task to the fields that its answers fill."""
 
 
-def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
+def prompt_fields(feedback: FieldsByTask) -> tuple[PromptField, ...]:
     """All fields of a prompt, in the order in which they appear.
 
     Raises:
@@ -130,7 +130,7 @@ def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
     return tuple(every)
 
 
-def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, str]) -> str:
+def compose(instruction: str, fields: Sequence[PromptField], texts: Mapping[str, str]) -> str:
     """The prompt of a query: the suite's instruction or what replaces it, then a line for each other field.
 
     Takes the fields as `prompt_fields` orders them, and their texts from `cleaned`; others are empty.
@@ -163,7 +163,7 @@ def cleaned(text: str, max_chars: int | None) -> tuple[str, int]:
     return short, len(plain) - len(short)
 
 
-def true_tasks(task: str, fields: Sequence[Feedback]) -> dict[str, str]:
+def true_tasks(task: str, fields: Sequence[PromptField]) -> dict[str, str]:
     """Field to the language task whose truth may fill it: the task itself, if it has a truth.
 
     For tasks of other names, and those with several fields: a memory is the one of preset `memory`, a subtask
@@ -174,7 +174,7 @@ def true_tasks(task: str, fields: Sequence[Feedback]) -> dict[str, str]:
     return {each.field: "narration" if each.field == "subtask" else "memory" for each in fields}
 
 
-def parse_answer(answer: str, fields: Sequence[Feedback]) -> dict[str, str] | None:
+def parse_answer(answer: str, fields: Sequence[PromptField]) -> dict[str, str] | None:
     """Field to text of a language task's answer; None unless every field has a text."""
     if len(fields) == 1 and fields[0].answer is None:
         found = {fields[0].field: answer}
@@ -188,7 +188,7 @@ def parse_answer(answer: str, fields: Sequence[Feedback]) -> dict[str, str] | No
     return found if all(cleaned(text, 1)[0] for text in found.values()) else None
 
 
-def write_answer(texts: Mapping[str, str], fields: Sequence[Feedback]) -> str:
+def write_answer(texts: Mapping[str, str], fields: Sequence[PromptField]) -> str:
     """The answer that `parse_answer` reads."""
     return "\n".join((each.answer or _TEXT).replace(_TEXT, texts[each.field]) for each in fields)
 

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-from sim_envs.truth.nouns import HOUSEHOLD, Nouns
+from contracts.nouns import HOUSEHOLD, Nouns
 
 
 class Phase(enum.StrEnum):

@@ -1,0 +1,41 @@
+"""What a policy is given in a query."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contracts.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActionPrefix:
+    """The actions of the last chunk that the robot executes until the next chunk is ready."""
+
+    first: int  # index of the action executed at the time of the observation
+    delay: int  # expected number of them, including the first
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or self.delay < 1:
+            raise UsageError(f"action prefix {self}: `first` is 0 or more, and `delay` at least 1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The input of a policy query.
+
+    Attributes:
+        images: Camera name to pixels [height, width, 3], as declared in the suite's interface.
+        state: Proprioception [state], as declared in the suite's interface.
+        language: The instruction, or the prompt composed of it and of fed-back texts.
+        feedback: The parts of that prompt, if it is composed: `instruction`, `memory`, `subtask`.
+        action_prefix: Actions of the last chunk that the robot executes while this query is answered, for
+            policies that condition on them; else None.
+    """
+
+    images: Mapping[str, NDArray[np.uint8]]
+    state: NDArray[np.float64]
+    language: str
+    feedback: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    action_prefix: ActionPrefix | None = None

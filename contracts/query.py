@@ -1,0 +1,113 @@
+"""The record of a query: one policy call and the control steps until the next one."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contracts.latency import Latency
+from contracts.observation import ActionPrefix, Observation
+from contracts.text import Text, TextRequest
+from contracts.truth import Truth
+
+
+class ActionSpan(NamedTuple):
+    """Consecutive control steps that execute one chunk, or hold still."""
+
+    chunk: int | None  # the query whose actions are executed; None while holding
+    first: int  # index of the first action in its chunk
+    steps: int  # number of control steps
+
+
+class Snapshot(NamedTuple):
+    """Image of a camera at a control step between two queries, for the video only."""
+
+    step: int
+    camera: str
+    image: NDArray[np.uint8]  # [height, width, 3]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FedText:
+    """A text in the prompt of a query."""
+
+    text: str  # as it stands there
+    step: int | None = None  # control step at which it was delivered; None for a constant
+    observed_step: int | None = None  # control step of the observation that it describes; None for a constant
+    cut: int = 0  # characters that were cut from its end
+
+
+_NO_ACTIONS = np.empty((0, 0))
+_NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
+
+
+@dataclasses.dataclass(kw_only=True)
+class QueryRecord:
+    """One policy call and the control steps until the next one. A rollout fills it in until it yields it."""
+
+    index: int = 0  # number of the query in the episode
+    # The chunk of actions [horizon, action]; NaN where the log has null.
+    actions: NDArray[np.float64] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
+    # The policy's stages, and the world's: `observe` (render) and `advance` (physics).
+    timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    step: int = 0  # control step at which it was issued, and the observation taken
+    steps: int = 0  # control steps until the next query
+    # Simulated latency; None on clock `paused`, whose logs lack the fields up to `action_prefix`.
+    latency: Latency | None = None
+    actions_step: int = 0  # control step from which its actions could be executed
+    free_step: int = 0  # control step from which the next query could be issued
+    continued: int = 0  # steps that executed the previous chunk until the actions were available
+    held: int = 0  # steps in which the robot held still
+    skipped: int = 0  # leading actions of the chunk that were skipped
+    # Actions executed until the next query, in order.
+    spans: list[ActionSpan] = dataclasses.field(default_factory=list)
+    blended: int = 0  # actions of the chunk that were averaged with the previous chunk
+    # Actions towards which denoising was guided; None if it was not.
+    action_prefix: ActionPrefix | None = None
+    prompt: str | None = None  # the prompt, if texts were fed back into it; else None
+    # Field to the text in it; none for empty fields.
+    fed: Mapping[str, FedText] = dataclasses.field(default_factory=dict)
+    prompt_cut: int = 0  # tokens of the prompt that did not fit in the policy's longest
+    tokens: int = 0  # language tokens decoded
+    requested: Sequence[TextRequest] = ()  # texts requested in it
+    delivered: Sequence[Text] = ()  # texts finished in it and delivered before the episode ended
+    dropped: Sequence[TextRequest] = ()  # requests dropped in it for lack of a slot
+    # Control step to ground truth: at the query, at deliveries, and in a running episode with a clock at
+    # every step until the next query. None if the world provides none.
+    truths: dict[int, Truth | None] = dataclasses.field(default_factory=dict)
+    truth_error: str | None = None  # why one of them is None, if the world failed to provide it
+    # Texts finished too late to be delivered. This and the following fields are not logged.
+    cancelled: int = 0
+    executed: list[np.ndarray] = dataclasses.field(default_factory=list)  # the action of each control step
+    # Its position (m) before the first of them and after each; empty if not known.
+    end_effector: list[np.ndarray] = dataclasses.field(default_factory=list)
+    observation: Observation = _NO_OBSERVATION  # the policy's input
+    # Images between queries, for the video.
+    pictures: list[Snapshot] = dataclasses.field(default_factory=list)
+    success: bool = False  # whether the task was solved afterwards
+    failed: bool = False  # whether it could no longer be solved afterwards
+    progress: float = 0.0  # fraction of the task's criteria met afterwards
+
+    @property
+    def truth(self) -> Truth | None:
+        """Ground truth at the observation; None if the world provides none."""
+        return self.truths.get(self.step)
+
+    def truth_on_delivery(self, text: Text) -> Truth | None:
+        """Ground truth when a text of `delivered` was delivered; None if the world provides none."""
+        return None if text.step is None else self.truths.get(text.step)
+
+    def executed_spans(self) -> list[tuple[str, int, int]]:
+        """First control step, and the one after the last, of each span, and whose actions it executed.
+
+        `new` is this query's chunk, `continued` the previous one; `held` is none. In logs without spans all
+        are new.
+        """
+        found, start = [], self.step
+        for chunk, _, steps in self.spans or [ActionSpan(self.index, 0, self.steps)]:
+            kind = "held" if chunk is None else "new" if chunk == self.index else "continued"
+            found.append((kind, start, start + steps))
+            start += steps
+        return found
