@@ -62,7 +62,7 @@ bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
 	$(PYTHON) -m eval.bench --quick
 
-# What only a GPU can show; docs/gpu.md. Needs jax[cuda], flax and numpy alone, so it sets nothing up.
+# What only a GPU can show; docs/bench.md. Needs jax[cuda], flax and numpy alone, so it sets nothing up.
 bench-gpu: PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 bench-gpu:
 	PYTHON=$(PYTHON) bash benchmarks/gpu.sh

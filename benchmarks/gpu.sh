@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in at most 25 minutes: `make bench-gpu`, or `bash benchmarks/gpu.sh`.
-# Needs jax[cuda], flax and numpy; no network, no simulator. docs/gpu.md says what each part is.
+# Needs jax[cuda], flax and numpy; no network, no simulator; docs/bench.md says what for.
 # Interrupted or out of time, the same command goes on with what is missing.
 #
 #   OUT=DIR            results; default: benchmarks/results/gpu

@@ -15,10 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
-from eval.report import sweep_table
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE
 from eval.report.sweep_plots import draw_surface
-from eval.report.sweep_table import Record, Row, episodes_of, format_value
+from eval.report.sweep_table import Record, Row, format_value
 from eval.report.table import Table, to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,19 +97,16 @@ def modes_table(record: Record, clock: str) -> str:
 
 def memory_table(record: Record) -> str:
     """Success by the origin of the memory in the prompt, clock and mode."""
-    header = ["memory in the prompt", "clock", "mode", "its age", "solved", "95 %"]
+    header = ["memory, clock, mode", "its age", "solved (95 %)"]
     lines = [
         [
-            f"`{row['options']['feedback']}`",
-            format_value("clock", row["options"]),
-            _mode(row),
+            f"`{row['options']['feedback']}`, {format_value('clock', row['options'])}, {_mode(row)}",
             age(row),
-            f"{row['n_success']} of {row['n_episodes']}",
-            "{:.0f} to {:.0f} %".format(*row["pc_success_ci95"]),
+            "{} ({:.0f}–{:.0f} %)".format(row["n_success"], *row["pc_success_ci95"]),
         ]
         for row in record["cells"]
     ]
-    return to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))
+    return to_markdown(Table.of_cells(header, lines, is_markdown=True))
 
 
 def planned(*comparisons: tuple[Row, Row]) -> str:
@@ -129,15 +125,20 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
     return to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))
 
 
-def table(record: Record) -> str:
-    """What was played, and a row for every cell."""
-    config, provenance = record["config"], record["provenance"]
-    states = config["init_ids"]
-    return (
-        f"`{provenance['policy']}` on {', '.join(config['suites'])}, initial states {min(states)} to "
-        f"{max(states)}, assets `{provenance['assets']['name']}`: {episodes_of(record)} episodes a row.\n\n"
-        f"{sweep_table.to_markdown(record)}"
-    )
+def surface_table(*records: Record) -> str:
+    """Episodes solved and mean seconds to success by delay and time between queries, a column per world."""
+    headings, lines = ["actions after", "a query every"], dict[tuple[str, str], list[str]]()
+    for record in records:
+        (suite,) = record["config"]["suites"]
+        for row in record["cells"]:
+            motion = format_value("motion", row["options"])
+            heading = suite if motion == "static" else f"{suite}, {motion}"
+            headings += [heading] if heading not in headings else []
+            rtc = ", `rtc`" if row["options"]["overlap"] == "rtc" else ""
+            delay = f"{row['charged_ms']['actions']:.0f} ms{rtc}", f"{_interval_ms(row):.0f} ms"
+            lines.setdefault(delay, []).append(f"{row['n_success']} ({row['time_to_success_s']['mean']:.1f})")
+    rows = [[*delay, *cells] for delay, cells in lines.items()]
+    return to_markdown(Table.of_cells(headings, rows, is_markdown=True))
 
 
 def draw_delay(surface: Record, modes: Record) -> Figure:
@@ -209,7 +210,7 @@ def draw_memory(record: Record) -> Figure:
     return figure
 
 
-FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, table)
+FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, surface_table)
 
 
 def render() -> dict[Path, str]:

@@ -1,6 +1,6 @@
 """Records one episode of a demonstrator as a table, one row per query, with action chunks as labels.
 
-Why labels are intended actions, and why a learner and an expert act in turns: docs/demonstrations.md.
+Why labels are intended actions, and why a learner and an expert act in turns: docs/training.md.
 """
 
 import dataclasses
