@@ -80,19 +80,11 @@ def modes_table(record: Record, clock: str) -> str:
         steps = rows[0]["control_steps"]["b"]
         line = [_mode(rows[0]), f"{50 * steps['median']:g} ms", f"{rows[0]['pc_held']:.0f} %"]
         for row, actions in zip(rows, (static[0], drifting[0]), strict=True):
-            line += [str(row["n_success"]), "" if row is actions else difference(row, actions)]
+            line.append(str(row["n_success"]) + ("" if row is actions else f": {difference(row, actions)}"))
         narrated = [row["current"].get("narration") for row in rows]
         lines.append([*line, ", ".join(f"{share['pc']:.0f} %" for share in narrated if share)])
-    header = [
-        "mode",
-        "query every",
-        "idle",
-        "solved, static",
-        "− `actions`",
-        "solved, drifting",
-        "− `actions`",
-    ]
-    return to_markdown(Table.of_cells([*header, "narration true"], lines, is_markdown=True))
+    header = ["mode", "query every", "idle", "solved, static", "solved, drifting", "narration true"]
+    return to_markdown(Table.of_cells(header, lines, is_markdown=True))
 
 
 def memory_table(record: Record) -> str:
