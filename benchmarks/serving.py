@@ -22,7 +22,7 @@ from websockets.sync.client import connect
 
 from benchmarks.record import record
 from configs.cli import run_app
-from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.server.msgpack_numpy import pack, unpack
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
 OBSERVATION = {
@@ -83,7 +83,7 @@ def _servers(options: list[str]) -> Iterator[list[str]]:
     with ExitStack() as running:
         urls = []
         for given in options:
-            command = [sys.executable, "-m", "oxygen.serve", *shared, *given.split()]
+            command = [sys.executable, "-m", "oxygen.server", *shared, *given.split()]
             server = running.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             running.callback(server.terminate)
             urls.append(server.stdout.readline().split(" at ")[1].split()[0])

@@ -15,7 +15,7 @@ _COMMANDS = {
     "droid": ("eval.droid", "Run a policy on DROID's station."),
     "run": ("eval.run", "Run a policy on any suite."),
     "sweep": ("eval.sweep", "Run a policy over a grid of clocks, modes, text rates and schedules."),
-    "serve": ("oxygen.serve.__main__", "Serve a policy over WebSockets."),
+    "serve": ("oxygen.server.__main__", "Serve a policy over WebSockets."),
     "bench": (
         "eval.bench.__main__",
         "Measure the modes without a simulator, and the roofline of each stage.",

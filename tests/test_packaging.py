@@ -115,7 +115,7 @@ def test_the_wheel_runs_from_another_folder(tmp_path):
         assert json.loads(manifest.read_text())["status"] == "complete"
         (line,) = manifest.with_name("episodes.jsonl").read_text().splitlines()
         assert json.loads(line)["outcome"] == "timeout"
-    assert "--port" in run(python, "-m", "oxygen.serve", "--help")
+    assert "--port" in run(python, "-m", "oxygen.server", "--help")
 
 
 _ABSENT = (
@@ -123,7 +123,7 @@ _ABSENT = (
     "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
     "fsspec aiohttp zstandard google_crc32c safetensors"
 )
-_NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.serve.__main__", "oxygen.serve.serving", "oxygen.training")
+_NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.server.__main__", "oxygen.server.launch", "oxygen.training")
 """What finds policies by name, and training, whose options are a pydantic model."""
 
 
@@ -135,7 +135,7 @@ def test_every_module_imports_with_jax_flax_and_numpy_alone():
 
 
 def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
-    clients = "robots.conventions robots.images serve.msgpack_numpy"
+    clients = "robots.conventions robots.images server.msgpack_numpy"
     scheduling = "serving.scheduler serving.language serving.requests"
     import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])
 

@@ -28,7 +28,7 @@ from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.handshake import ending_of, port_hint, reason_of, refusal_of
 from eval.policies.openpi import OpenpiPolicy
 from oxygen.robots.openpi_keys import OpenpiKeys
-from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
+from oxygen.server.msgpack_numpy import MessageError, pack, unpack
 
 DECLARED = (
     "embodiment",

@@ -25,7 +25,7 @@ from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
 from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, timings_of
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
-from oxygen.serve.metadata import EXTENSION, VERSION, Declaration
+from oxygen.server.metadata import EXTENSION, VERSION, Declaration
 
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 _ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}

@@ -13,7 +13,7 @@ from contracts.errors import UsageError
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
-from eval.policies.serving import open_in_worker
+from eval.policies.interprocess import open_in_worker
 from eval.records.run_folders import Run
 from eval.rollout.clock import Clock, find_clock
 from eval.rollout.feedback import EpisodeFeedback, NoTruthError

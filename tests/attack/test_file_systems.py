@@ -11,7 +11,7 @@ import pytest
 from configs import home, paths
 from configs.exits import INPUT_ERROR, exit_code_of
 from contracts.errors import UsageError
-from eval.policies.serving import served
+from eval.policies.interprocess import served
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from tests.eval.conftest import play, policy
 from tests.eval.doubles import libero_object

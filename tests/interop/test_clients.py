@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.serving import ServeConfig
+from configs.policy_server import ServeConfig
 from oxygen.presets.policies import read_model_policy
-from oxygen.serve.serving import open_served
+from oxygen.server.launch import open_served
 from tests.commands import printed
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ def environment(folder, package):
 
 @contextlib.contextmanager
 def server():
-    command = [sys.executable, "-m", "oxygen.serve", "--policy", "tiny", "--port", "0"]
+    command = [sys.executable, "-m", "oxygen.server", "--policy", "tiny", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process.stdout.readline().split(" at ")[1].split()[0]

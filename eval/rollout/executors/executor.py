@@ -11,8 +11,8 @@ from configs.exits import DeferredSignals
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.errors import UsageError
 from eval.policies.base import LoadedPolicy
+from eval.policies.interprocess import served
 from eval.policies.resolved import ResolvedPolicy, open_policies
-from eval.policies.serving import served
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_result, run_episode
 from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, check_memory, run_in_workers
 

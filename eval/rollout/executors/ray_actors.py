@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from configs.paths import begin_in, temporary_folder
 from eval.policies.base import LoadedPolicy
-from eval.policies.serving import EpisodeStart, PolicyServer
+from eval.policies.interprocess import EpisodeStart, PolicyServer
 from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import DEVICE, rendering_device

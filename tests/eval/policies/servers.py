@@ -21,10 +21,10 @@ from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import LoadedPolicy
 from eval.policies.websocket import open_websocket
 from oxygen.robots.conventions import LIBERO
-from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.server.msgpack_numpy import pack, unpack
 from sim_envs.fake import FakeWorld
 from tests.eval.doubles import text_finished
-from tests.oxygen.serve.serving import declaration
+from tests.oxygen.server.server_thread import declaration
 
 ACTIONS = np.arange(70, dtype=np.float32).reshape(10, 7)
 KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)

@@ -18,9 +18,9 @@ from contracts.interface import Camera
 from contracts.observation import Observation
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
+from eval.policies.interprocess import ImageBlock
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
-from eval.policies.serving import ImageBlock
 from eval.records.protocol import format_inputs
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from eval.testing import check_policy

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 from configs.exits import INPUT_ERROR
-from configs.serving import ServeConfig
+from configs.policy_server import ServeConfig
 from contracts.episode import Outcome
 from eval import libero
 from eval.records.query_logs import read_queries
 from eval.rollout.executors.executor import Processes
 from oxygen.presets.policies import read_model_policy
-from oxygen.serve.serving import open_served
+from oxygen.server.launch import open_served
 from sim_envs.fake import FakeSuite, FakeWorld
 from tests.commands import call
 from tests.eval.conftest import CONFIG, play
 from tests.eval.doubles import without_physics
 from tests.eval.policies.servers import ACTIONS, OpenpiServer, served_answer, served_metadata, serving
 from tests.eval.rollout.scaled import suite_file
-from tests.oxygen.serve.serving import PolicyServerThread
+from tests.oxygen.server.server_thread import PolicyServerThread
 
 TWO = CONFIG.model_copy(update={"suites": ("libero_object",), "task_ids": (0,)})
 """Two episodes, each of two queries."""

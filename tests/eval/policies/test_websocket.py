@@ -19,7 +19,7 @@ from eval.policies import handshake
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, PolicyServerError, ServerOptions
 from eval.policies.websocket import open_websocket
-from oxygen.serve.msgpack_numpy import pack
+from oxygen.server.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
 from tests.commands import printed

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.serving import ServeConfig
+from configs.policy_server import ServeConfig
 from contracts.hashing import hash_file, seed_of
 from contracts.interface import Interface
 from oxygen.presets.policies import read_model_policy
 from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
-from oxygen.serve import serving
-from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.server import launch
+from oxygen.server.msgpack_numpy import pack, unpack
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import FixedTokens
 from oxygen.weights.source import bundled
 from tests.oxygen.conftest import SMALL, small_policy
-from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, RawClient, declaration, request
+from tests.oxygen.server.server_thread import EchoPolicy, PolicyServerThread, RawClient, declaration, request
 
 KEY = {"suite": "libero_goal", "task_id": 3, "init_id": 1, "seed": 7}
 QUERIES = 5
@@ -156,15 +156,15 @@ DIGEST = hash_file(bundled("tiny_textual_memory") / "adapter.npz")
     ],
 )
 def test_the_metadata_declare_options_and_adapter(name, options, declared, policy, monkeypatch):
-    monkeypatch.setattr(serving, "load_policy", lambda *_, **__: policy)
-    _, served = serving.open_served(read_model_policy(name), ServeConfig(policy=name, **options))
+    monkeypatch.setattr(launch, "load_policy", lambda *_, **__: policy)
+    _, served = launch.open_served(read_model_policy(name), ServeConfig(policy=name, **options))
     assert served.metadata()["oxygen_eval"].get("options") == declared
 
 
 def test_the_fields_of_the_prompt_are_declared_in_mode_actions_too(policy, monkeypatch):
-    monkeypatch.setattr(serving, "load_policy", lambda *_, **__: policy)
+    monkeypatch.setattr(launch, "load_policy", lambda *_, **__: policy)
     declared = [
-        serving.open_served(read_model_policy("tiny_memory"), ServeConfig(policy="tiny_memory", mode=mode))[1]
+        launch.open_served(read_model_policy("tiny_memory"), ServeConfig(policy="tiny_memory", mode=mode))[1]
         for mode in ("unified", "actions")
     ]
     assert declared[0].feedback == declared[1].feedback != {}

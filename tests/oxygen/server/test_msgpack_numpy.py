@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from oxygen.serve import msgpack_numpy
-from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
+from oxygen.server import msgpack_numpy
+from oxygen.server.msgpack_numpy import MessageError, pack, unpack
 
 DTYPES = st.one_of(
     arrays.boolean_dtypes(),

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.serving import ServeConfig
+from configs.policy_server import ServeConfig
 from contracts.errors import UsageError
 
 app = App(
@@ -26,7 +26,7 @@ def serve(options: Annotated[ServeConfig, Parameter(name="*")]) -> None:
         raise UsageError(f"--api-key-env: the environment has no {options.api_key_env}")
     from oxygen.model.compile_cache import use_compile_cache  # JAX, which --help does not need
     from oxygen.presets.policies import chosen_adapter, read_model_policy
-    from oxygen.serve.serving import open_served, run_server
+    from oxygen.server.launch import open_served, run_server
 
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     preset = chosen_adapter(read_model_policy(options.policy), options.adapter, options.adapter_mask)

@@ -12,10 +12,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from contracts.errors import UsageError, unknown
-from oxygen.serve.metadata import Declaration
-from oxygen.serve.msgpack_numpy import MessageError
-from oxygen.serve.protocols import Dialect, OpenpiDialect, VlaEvalDialect
-from oxygen.serve.robot import Batcher, ConnectedRobot, NoFreeRobotError
+from oxygen.server.metadata import Declaration
+from oxygen.server.msgpack_numpy import MessageError
+from oxygen.server.protocols import Dialect, OpenpiDialect, VlaEvalDialect
+from oxygen.server.robot import Batcher, ConnectedRobot, NoFreeRobotError
 
 _TRY_LATER, _BAD_REQUEST, _FAILED = 1013, 1008, 1011  # RFC 6455 and IANA
 _CLOSING = 1001, "the server is shutting down, or the client was idle"
@@ -29,7 +29,7 @@ IDLE_S = 3600.0
 SEND_S = 60.0
 """Timeout for a client to read an answer."""
 
-_log = logging.getLogger("oxygen.serve")
+_log = logging.getLogger("oxygen.server")
 
 
 class ConnectionServer:
@@ -81,7 +81,7 @@ class ConnectionServer:
             UsageError: The port is not available.
         """
         try:
-            wire = logging.getLogger("oxygen.serve.wire")
+            wire = logging.getLogger("oxygen.server.wire")
             wire.setLevel(logging.CRITICAL)  # it logs a traceback for every failed handshake
             listening = serve(
                 self._serve,

@@ -6,8 +6,8 @@ import signal
 import sys
 
 from configs.language_task import EveryNConfig
+from configs.policy_server import ServeConfig
 from configs.schema import PolicyConfig
-from configs.serving import ServeConfig
 from contracts.errors import pluralize
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
@@ -20,9 +20,9 @@ from oxygen.presets.policies import (
     weights_sha256,
 )
 from oxygen.robots.transforms import Prediction
-from oxygen.serve.metadata import Declaration
-from oxygen.serve.robot import Batcher
-from oxygen.serve.server import ConnectionServer
+from oxygen.server.metadata import Declaration
+from oxygen.server.robot import Batcher
+from oxygen.server.websocket_server import ConnectionServer
 from oxygen.serving.engine_config import EngineConfig, texts_in_progress
 from oxygen.serving.scheduler import FixedTokens, Mode
 

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from configs.serving import ServeConfig
-from oxygen.serve import server as serve
-from oxygen.serve.__main__ import app
-from oxygen.serve.batching import BatchQueue, Query
-from oxygen.serve.msgpack_numpy import pack, unpack
+from configs.policy_server import ServeConfig
+from oxygen.server import websocket_server
+from oxygen.server.__main__ import app
+from oxygen.server.batching import BatchQueue, Query
+from oxygen.server.msgpack_numpy import pack, unpack
 from tests.commands import execute
-from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
+from tests.oxygen.server.server_thread import EchoPolicy, PolicyServerThread, request
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_bad_request_is_told_in_one_line_and_costs_its_connection_alone(server
 
 
 def test_a_message_beyond_the_limit_closes_the_connection(monkeypatch):
-    monkeypatch.setattr(serve, "MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(websocket_server, "MAX_MESSAGE_BYTES", 100_000)
     with PolicyServerThread(EchoPolicy()) as server:
         with server.client() as client:
             with pytest.raises(ConnectionClosed) as caught:
@@ -93,12 +93,12 @@ def test_broken_handshakes_and_half_messages_take_nothing_down(server):
 
 
 def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed(monkeypatch):
-    monkeypatch.setattr(serve, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(websocket_server, "MAX_CONNECTIONS", 2)
     with PolicyServerThread(EchoPolicy()) as server:
         with server.client() as first, server.client(), pytest.raises(InvalidStatus, match="503"):
             server.connect()
         assert closed_with(first) in (1000, 1001)
-        monkeypatch.setattr(serve, "IDLE_S", 0.3)
+        monkeypatch.setattr(websocket_server, "IDLE_S", 0.3)
         with server.client() as silent:
             assert closed_with(silent) == 1001
 
@@ -294,7 +294,7 @@ def test_eight_robots_are_served_by_default():
 
 @pytest.mark.slow
 def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
-    options = ["-m", "oxygen.serve", "--policy", "tiny", "--random-weights", "--mode", "actions"]
+    options = ["-m", "oxygen.server", "--policy", "tiny", "--random-weights", "--mode", "actions"]
     program = [sys.executable, *options]
     public = [*program, "--port", "0", "--host", "0.0.0.0"]
     with subprocess.Popen(public, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

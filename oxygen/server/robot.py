@@ -15,8 +15,8 @@ from contracts.errors import UsageError, unknown
 from contracts.hashing import seed_of
 from contracts.text import EpisodeEnd, Reply, Text
 from oxygen.policy.vector_policy import VectorPolicy
-from oxygen.serve.batching import BatchQueue, Query
-from oxygen.serve.metadata import EXTENSION
+from oxygen.server.batching import BatchQueue, Query
+from oxygen.server.metadata import EXTENSION
 
 Result = TypeVar("Result")
 

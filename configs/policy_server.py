@@ -1,4 +1,4 @@
-"""Options of the policy server."""
+"""Options of `oxygen-eval serve`."""
 
 from typing import Annotated, Self
 

@@ -14,10 +14,10 @@ from websockets.sync.client import ClientConnection, connect
 from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import conventions
-from oxygen.serve.metadata import Declaration
-from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.robot import Batcher
-from oxygen.serve.server import ConnectionServer
+from oxygen.server.metadata import Declaration
+from oxygen.server.msgpack_numpy import pack, unpack
+from oxygen.server.robot import Batcher
+from oxygen.server.websocket_server import ConnectionServer
 
 HORIZON = 10
 

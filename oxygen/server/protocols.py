@@ -10,9 +10,9 @@ import numpy as np
 
 from contracts.errors import UsageError, lacking, unknown
 from contracts.text import Reply
-from oxygen.serve.metadata import EXTENSION, Declaration
-from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
+from oxygen.server.metadata import EXTENSION, Declaration
+from oxygen.server.msgpack_numpy import pack, unpack
+from oxygen.server.robot import ConnectedRobot, QueryPosition, text_message
 
 _ENDPOINTS = ("infer", "reset")
 _VLA_EVAL_VERSION = 1

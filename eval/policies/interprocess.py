@@ -23,7 +23,7 @@ from contracts.interface import Interface
 from contracts.observation import Observation
 from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
-from oxygen.serve.batching import BatchQueue, Query
+from oxygen.server.batching import BatchQueue, Query
 from sim_envs.workers import WorkerConnection
 
 Answer = Callable[[object], None]
