@@ -16,7 +16,7 @@ from contracts.prompt import INSTRUCTION, FieldsByTask, cleaned, prompt_fields, 
 from contracts.text import EpisodeEnd, Reply, Text
 from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
 from oxygen.robots.images import RESIZES
-from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
+from oxygen.robots.openpi_keys import OpenpiKeys
 
 
 def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKeys:
@@ -52,9 +52,9 @@ def resize_of(declared: Mapping[str, Any], name: str) -> str:
     return str(resize)
 
 
-def assumption(name: str, feedback: FieldsByTask, remedy: str) -> str:
-    """The remark on a policy that declares no robot and therefore gets LIBERO's keys."""
-    keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
+def assumption(name: str, assumed: OpenpiKeys, feedback: FieldsByTask, remedy: str) -> str:
+    """The remark on a policy that declares no robot and therefore gets the suite's keys."""
+    keys = f"the keys of {assumed.robot or assumed.interface.name} ({', '.join(assumed.names)})"
     if fields := [each.field for each in prompt_fields(feedback)]:
         keys += f" and of its texts ({', '.join([INSTRUCTION, *fields])})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"

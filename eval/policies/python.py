@@ -24,7 +24,7 @@ from contracts.prompt import FieldsByTask
 from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
 from oxygen.robots.images import resized
-from oxygen.robots.openpi_keys import ASSUMED, keys_for, keys_of
+from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_of, sized_keys
 from sim_envs.suite import Suite, load_object
 from sim_envs.world import World
 
@@ -38,12 +38,15 @@ _TIMED = ("reset", "act", "complete", "finish")
 _REPEAT_S = 1.0  # interval at which the exception is raised again where it was swallowed
 
 
-def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> LoadedPolicy:
+def open_python(
+    target: str, kwargs: Mapping[str, Any], *, worlds: int = 1, assumed: OpenpiKeys = ASSUMED
+) -> LoadedPolicy:
     """A policy from a class, or from a function that returns one.
 
     A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
-    `embodiment`, the name of its robot, or `interface`, which describes one, and those that `named` reads. A
+    `embodiment`, the name of its robot, or `interface`, which describes one (without both, it gets the keys
+    that are `assumed`), and those that `named` reads. A
     policy of either form that reads its own texts says so in its attribute `feedback` (see
     `contracts.prompt`). Both get images of the sizes that their interface declares.
 
@@ -53,7 +56,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
     Raises:
         UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.
     """
-    first, *others = (_opened(_made(target, kwargs), target) for _ in range(worlds))
+    first, *others = (_opened(_made(target, kwargs), target, assumed) for _ in range(worlds))
     return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])
 
 
@@ -63,10 +66,10 @@ def as_policy(given: Any) -> Policy:
     name = type(made).__name__
     if all(hasattr(made, method) for method in _CONTRACT):
         return _resized(made, name)
-    return _adapted(made, name)[0]
+    return _adapted(made, name, ASSUMED)[0]
 
 
-def _opened(policy: Any, target: str) -> LoadedPolicy:
+def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
     if hasattr(policy, "act"):
         _check_has(policy, target, _CONTRACT)
         interface = _checked(policy.interface, target)
@@ -83,24 +86,23 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
             reports_work=True,
             feedback=_feedback(policy, target),
         )
-    adapted, remark = _adapted(policy, target)
+    adapted, remark = _adapted(policy, target, assumed)
     return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
 
 
-def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
+def _adapted(policy: Any, target: str, assumed: OpenpiKeys) -> tuple[OpenpiPolicy, str | None]:
     _check_has(policy, target, _OPENPI)
     embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
     if embodiment is not None and interface is not None:
         raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
     keys = None if embodiment is None else keys_of(embodiment)
     if interface is not None:
-        sizes = _checked(interface, target).observation.camera_sizes
-        keys = dataclasses.replace(keys_for(interface), declared_sizes=sizes)
+        keys = sized_keys(_checked(interface, target))
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     feedback = _feedback(policy, target)
-    remark = None if keys else assumption(target, feedback, remedy)
+    remark = None if keys else assumption(target, assumed, feedback, remedy)
     declared = {name: getattr(policy, name) for name in _DECLARED if hasattr(policy, name)}
-    keys = named(keys or ASSUMED, target, declared)
+    keys = named(keys or assumed, target, declared)
     return OpenpiPolicy(policy, keys, feedback), remark
 
 

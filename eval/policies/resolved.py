@@ -27,6 +27,7 @@ from oxygen.presets.policies import (
     read_preset,
     trained_tasks,
 )
+from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch
 from oxygen.weights.source import CARD
@@ -126,6 +127,7 @@ class ResolvedPolicy:
     task_names: tuple[str, ...]  # the language tasks as given: presets, or YAML files
     tasks: tuple[LanguageTaskConfig, ...]  # their content, whose arrivals a run may override
     remark: str | None = None  # one line about the texts for the user, or None
+    assumed: OpenpiKeys = ASSUMED  # the observations of a class or a server that declares no robot
 
     @property
     def interface(self) -> Interface | None:
@@ -212,7 +214,7 @@ def open_policies(
     Raises:
         UsageError: The checkpoint, class or server is not available.
     """
-    policy = resolved.policy
+    policy, assumed = resolved.policy, resolved.assumed
     if policy.kind == "oxygen":
         from eval.policies.engine import open_engine  # compiles
 
@@ -220,13 +222,16 @@ def open_policies(
     elif policy.kind == "python":
         from eval.policies.python import open_python
 
-        loaded = [open_python(str(policy.target), policy.kwargs, worlds=worlds)] * len(variants)
+        opened = open_python(str(policy.target), policy.kwargs, worlds=worlds, assumed=assumed)
+        loaded = [opened] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
         modes = [variant.mode for variant in variants]
-        server = open_websocket(str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds)
-        loaded = [server] * len(variants)
+        opened = open_websocket(
+            str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds, assumed=assumed
+        )
+        loaded = [opened] * len(variants)
     else:
         from eval.policies.scripted import open_scripted
 

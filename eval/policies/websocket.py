@@ -38,12 +38,13 @@ def open_websocket(
     notify: Callable[[str], None],
     modes: Sequence[Mode] = (),
     worlds: int = 1,
+    assumed: OpenpiKeys = ASSUMED,
 ) -> LoadedPolicy:
     """Connect to the policy of a server.
 
     Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
     have `embodiment`, one of openpi's, what `named` reads, and `feedback` (see `contracts.prompt`). Without
-    the first, `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
+    the first, `embodiment` in `kwargs` counts; without both, the keys that are `assumed`.
 
     `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at
     once, or if its address has a part that is not recorded. Our server runs in one of the run's `modes`, and
@@ -72,25 +73,30 @@ def open_websocket(
     client = PolicyClient(url, options, notify=notify)
     try:
         client.reset()
-        policy = _policy_of(client, shown, options, modes, worlds)
+        policy = _policy_of(client, shown, options, modes, worlds, assumed)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:
         client.close()
         raise
-    opener = functools.partial(open_websocket, url, kwargs, notify=do_nothing)  # workers would repeat it
+    opener = functools.partial(open_websocket, url, kwargs, notify=do_nothing, assumed=assumed)  # workers would repeat it
     return dataclasses.replace(policy, close=client.close, opener=opener)
 
 
 def _policy_of(
-    client: PolicyClient, url: str, options: ServerOptions, modes: Sequence[Mode], worlds: int
+    client: PolicyClient,
+    url: str,
+    options: ServerOptions,
+    modes: Sequence[Mode],
+    worlds: int,
+    assumed: OpenpiKeys,
 ) -> LoadedPolicy:
     """The policy, by what the server's metadata say of it. The manifest records them."""
     metadata = client.metadata
     recorded = json.loads(json.dumps(metadata, default=str, skipkeys=True))  # as JSON types
     if "effective_infer_api" in metadata:
         release = read_release(metadata, url, modes)
-        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, metadata)
+        keys = named(_keys(url, None, options.embodiment) or assumed, url, metadata)
         charge_server = options.charge == "server"
         policy = OxygenReleasePolicy(client, keys, release, charge_server=charge_server)
         return opened(policy, server_metadata=recorded, charge=options.charge, remarks=release.remarks)
@@ -110,8 +116,8 @@ def _policy_of(
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
     remedy = "for another robot, --policy-kwargs embodiment=NAME."
-    remark = None if keys else assumption(url, feedback, remedy)
-    policy = RemotePolicy(client, named(keys or ASSUMED, url, metadata), feedback)
+    remark = None if keys else assumption(url, assumed, feedback, remedy)
+    policy = RemotePolicy(client, named(keys or assumed, url, metadata), feedback)
     return opened(policy, remark=remark, server_metadata=recorded)
 
 

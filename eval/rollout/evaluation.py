@@ -39,6 +39,7 @@ from eval.rollout.plan import (
 from eval.rollout.preflight import require_quick_checks
 from eval.rollout.recorder import EpisodeRecorder
 from oxygen.presets.policies import adapter_identity, weights_sha256
+from oxygen.robots.openpi_keys import keys_of_suite
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
@@ -86,7 +87,8 @@ def run_evaluation(
     )
     _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
-    resolved = resolve_policy(configs[0])
+    assumed = keys_of_suite(plans[0].tasks[0].suite.interface)
+    resolved = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed)
     name = resolved.policy.name
     if resolved.policy.kind == "oxygen":  # before it is loaded
         check_feedback(configs, resolved.feedback, policy=name)

@@ -122,7 +122,7 @@ ROBOTS = {
 """As openpi's `examples/libero` and `examples/droid` send them."""
 
 ASSUMED = ROBOTS["libero"]
-"""The keys of a policy that does not declare its robot."""
+"""The keys of a policy that does not declare its robot, where no suite is known."""
 
 
 def keys_of(robot: str) -> OpenpiKeys:
@@ -135,10 +135,27 @@ def keys_of(robot: str) -> OpenpiKeys:
 def keys_of_policy(interface: Interface) -> OpenpiKeys:
     """The keys of a policy's requests: openpi's for its robot, if any, else the default ones."""
     keys = keys_for(interface)
+    known = _known(interface)
+    return keys if known is None else dataclasses.replace(known, interface=interface, images=keys.images)
+
+
+def keys_of_suite(interface: Interface) -> OpenpiKeys:
+    """The keys of a policy that does not declare its robot: openpi's for the suite's, if any, else its own."""
+    return _known(interface) or sized_keys(interface)
+
+
+def sized_keys(interface: Interface) -> OpenpiKeys:
+    """Default keys of a robot, with images of the sizes that its cameras declare."""
+    return dataclasses.replace(keys_for(interface), declared_sizes=interface.observation.camera_sizes)
+
+
+def _known(interface: Interface) -> OpenpiKeys | None:
+    """openpi's keys for a robot with this state, these actions and these cameras, if any."""
+    cameras = {*interface.observation.camera_names}
     for known in ROBOTS.values():
-        of_known, of_policy = (
+        of_known, given = (
             (each.observation.state, each.action.channels) for each in (known.interface, interface)
         )
-        if of_known == of_policy and {*keys.images.values()} <= {*known.images.values()}:
-            return dataclasses.replace(known, interface=interface, images=keys.images)
-    return keys
+        if of_known == given and cameras <= {*known.images.values()}:
+            return known
+    return None

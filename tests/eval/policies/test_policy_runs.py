@@ -88,6 +88,23 @@ def test_one_bad_query_costs_its_episode_alone(tmp_path, infer, outcome, said):
     assert second.outcome is Outcome.SUCCESS
 
 
+@pytest.mark.parametrize("kind", ["class", "server"])
+def test_a_policy_that_declares_no_robot_plays_the_suites(tmp_path, kind):
+    file = tmp_path / "point.py"
+    file.write_text(
+        "import numpy as np\n\nclass Right:\n    def infer(self, obs):\n"
+        "        assert obs['observation/image'].shape == (64, 64, 3)\n"
+        "        return {'actions': np.ones((10, 1)) * (obs['observation/x'] < 1)}\n\n"
+        "    def reset(self):\n        pass\n"
+    )
+    suite = str(Path(__file__).parents[3] / "examples" / "point_suite.yaml")
+    how = {"suites": (suite,), "num_trials_per_task": 2, "policy_kwargs": {}}
+    with OpenpiServer(lambda obs: {"actions": np.ones((10, 1)) * (obs["observation/x"] < 1)}) as server:
+        policy = {"class": f"{file}:Right", "server": server.url}[kind]
+        _, episodes = recorded(tmp_path, server, **how, policy=policy)
+    assert [each.outcome for each in episodes] == [Outcome.SUCCESS] * 2
+
+
 @pytest.mark.parametrize("hanging", ["time.sleep(60)", "while True: pass"])
 def test_a_query_that_hangs_is_an_error_after_its_time(tmp_path, hanging):
     first, second = played(tmp_path, written(tmp_path, hanging), query_timeout_s=1.0)

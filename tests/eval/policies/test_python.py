@@ -18,8 +18,9 @@ from eval.policies.base import BadAnswerError
 from eval.policies.openpi import OpenpiPolicy
 from eval.policies.python import open_python
 from oxygen.robots.conventions import DROID, LIBERO
-from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of
+from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of, keys_of_suite
 from sim_envs.fake import FakeWorld
+from sim_envs.suite import open_suite
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
@@ -81,8 +82,15 @@ def test_a_file_imports_what_lies_beside_it_and_a_function_may_return_the_policy
         assert (acted(open_python(target.replace(":Mine", ":make"), kwargs)) == scale).all()
 
 
-def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
+def test_a_class_names_its_robot_or_is_assumed_to_be_for_the_suites(written):
     target = written(OPENPI)
+    reacher = open_suite("gym_reacher").interface
+    opened = open_python(target, {}, assumed=keys_of_suite(reacher))
+    assert re.search("keys of gym_reacher .observation/image, observation/joint", opened.remark)
+    assert opened.image_sizes == {"image": (256, 256)}
+    compare(opened.interface, reacher)
+    for suite, robot in (("droid_tabletop_jointpos", "droid_jointpos"), ("libero_memory", "libero")):
+        assert keys_of_suite(open_suite(suite).interface) == ROBOTS[robot]
     opened = open_python(target, {})
     compare(opened.interface, LIBERO)
     assert (opened.interface.name, opened.interface.horizon) == (target, None)
