@@ -79,7 +79,8 @@ def open_websocket(
     except UsageError:
         client.close()
         raise
-    opener = functools.partial(open_websocket, url, kwargs, notify=do_nothing, assumed=assumed)  # workers would repeat it
+    # Workers would repeat what it says.
+    opener = functools.partial(open_websocket, url, kwargs, notify=do_nothing, assumed=assumed)
     return dataclasses.replace(policy, close=client.close, opener=opener)
 
 

@@ -140,7 +140,7 @@ def keys_of_policy(interface: Interface) -> OpenpiKeys:
 
 
 def keys_of_suite(interface: Interface) -> OpenpiKeys:
-    """The keys of a policy that does not declare its robot: openpi's for the suite's, if any, else its own."""
+    """The keys of a policy that declares no robot: openpi's for the suite's, or the suite's names."""
     return _known(interface) or sized_keys(interface)
 
 
