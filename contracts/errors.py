@@ -2,12 +2,16 @@
 
 import difflib
 import re
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from contracts.redaction import redact_text
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 900  # limits of a message, characters; longer ones are cut
 _MOST_NAMES = 8  # of those allowed
+_OWN_PACKAGES = ("configs", "contracts", "eval", "oxygen", "sim_envs", "videos")
 
 
 class UsageError(ValueError):
@@ -23,6 +27,17 @@ class UsageError(ValueError):
 def one_line(error: BaseException) -> str:
     """An exception's class and message in one line: `ValueError: no number`."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def in_user_code(error: BaseException) -> str:
+    """Where in the user's code an exception arose, as ` (my_policy.py, line 10)`; empty if in none."""
+    paths = sysconfig.get_paths()
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+        is_library = file.startswith((paths["stdlib"], paths["purelib"], "<"))
+        if not is_library and module.partition(".")[0] not in _OWN_PACKAGES:
+            return f" ({Path(file).name}, line {line})"
+    return ""
 
 
 def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:

@@ -125,7 +125,7 @@ def _places(
         except UsageError as error:  # the records are complete without it
             problems.append(f"No report: {error}")
     best_of = next((n for n, run in enumerate(runs) if run.config.mode == "unified"), -1)
-    if runs[best_of].config.video == "all" and (best := best_video(runs[best_of].folder)):
+    if (best := best_video(runs[best_of].folder)) is not None:
         path, why = best
         places += [("video", shown(path)), ("", f"{labels[best_of]}, {why}" if len(runs) > 1 else why)]
     listed = folders if len(folders) <= _MOST_ROWS else [folders[0].parent]

@@ -281,7 +281,12 @@ def shortened(labels: Sequence[str], width: int) -> list[str]:
         return list(labels)
     heads = sorted(range(width), key=lambda head: abs(2 * head - width))  # a gap near the middle comes first
     candidates = [
-        [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
+        [
+            cut
+            for whole in (True, False)
+            for head in heads
+            if (cut := _cut(label, width, head, whole_words=whole)) != ELLIPSIS  # of one long word
+        ]
         for label in _without_shared_words(labels, width)
     ]
     uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))

@@ -163,12 +163,14 @@ def _play(
                     result = played_result.redacted()
                     folders[job.variant].append(result)
                     monitor.episode(job.variant, result)
-                    errors = [*errors, result] if result.outcome is Outcome.ERROR else []
+                    is_unfit = result.outcome is Outcome.INVALID_ACTION and result.steps == 0
+                    errors = [*errors, result] if is_unfit or result.outcome is Outcome.ERROR else []
                     if len(errors) >= max_errors:
                         raise UsageError(
-                            f"stopped: {len(errors)} episodes in a row were errors, the first with the "
-                            f"traceback above ({errors[0].error}); fix it and continue with --resume, or "
-                            "allow more with --max-errors"
+                            f"stopped: {len(errors)} episodes in a row were errors or began with invalid "
+                            f"actions, the first with the traceback above ({errors[0].error}); fix it and "
+                            "continue with --resume (after invalid actions, which are failures, start anew), "
+                            "or allow more with --max-errors"
                         )
     except (KeyboardInterrupt, PolicyLostError, UsageError) as stopped:
         for variant in variants:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from configs.assets import badged
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
-from contracts.errors import one_line
+from contracts.errors import in_user_code, one_line
 from contracts.latency import Latency
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd, Text
@@ -178,7 +178,7 @@ class EpisodeRecorder:
             motion=self._motion.quality(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             video_error=self._video_error,
-            error=None if error is None else one_line(error),
+            error=None if error is None else one_line(error) + in_user_code(error),
             traceback=None if error is None else "".join(traceback.format_exception(error)),
         )
 

@@ -353,7 +353,7 @@ def validated_actions(
     array = numeric_actions(actions)
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
         raise ActionError(
-            f"actions have shape {array.shape}: needed are at least {min_actions} actions of {width} numbers"
+            f"actions have shape {array.shape}; expected at least {min_actions} actions of {width} numbers"
         )
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]

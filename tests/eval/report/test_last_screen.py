@@ -28,7 +28,7 @@ def record(
     for suite in suites:
         run.add_all(outcomes, suite=suite, texts={task: right(9) for task in texts}, **timed)
     return Run(
-        config=RunConfig(suites=suites, mode=about.get("mode", "unified"), video="all"), folder=run.folder
+        config=RunConfig(suites=suites, mode=about.get("mode", "unified"), video="failures"), folder=run.folder
     )
 
 

@@ -89,6 +89,7 @@ def test_what_all_share_is_left_out_and_what_is_too_long_loses_its_middle():
     ]
     assert shortened(soups, 27) == ["pick up the alphabet soup…", "pick up the milk…"]
     assert shortened(["open the top drawer of the cabinet"], 20) == ["open the…the cabinet"]
+    assert shortened(["runs/mine/checkpoints/step_0000020"], 20) == ["runs/mine/…p_0000020"]
 
 
 @given(st.lists(st.text("ab ", max_size=30), max_size=5), st.integers(2, 40))

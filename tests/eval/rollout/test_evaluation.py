@@ -17,6 +17,7 @@ from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
+from eval.rollout.rollout import ActionError
 from sim_envs.fake import FakeSuite
 from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.commands import call
@@ -98,6 +99,16 @@ def test_five_errors_in_a_row_stop_a_run_in_one_line_below_the_first_traceback(t
     assert call(libero.app, *EIGHT, "--output-dir", tmp_path, "--resume", "--max-errors", "2") == 0
     assert outcomes(run) == [Outcome.SUCCESS] * 8
     assert len(policy.episodes) == 5 + 8
+
+
+def test_five_episodes_that_begin_with_invalid_actions_stop_a_run(tmp_path, policy, capsys):
+    policy.fails_at, policy.fails_with = 0, ActionError("actions have shape (1, 10, 8)")
+    assert call(libero.app, *EIGHT, "--output-dir", tmp_path) == INPUT_ERROR
+    assert "5 episodes in a row were errors or began with invalid" in capsys.readouterr().err
+    (run,) = map(RunFolder, tmp_path.iterdir())
+    assert outcomes(run) == [Outcome.INVALID_ACTION] * 5
+    policy.fails_at = 1  # they acted first
+    assert call(libero.app, *EIGHT, "--output-dir", tmp_path / "later") == 0
 
 
 def test_a_lost_policy_interrupts_the_run_which_resumes(tmp_path, policy, capsys):
