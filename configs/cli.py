@@ -1,5 +1,6 @@
 """Shared by all command lines: checked options and presets, lists, and errors of one line."""
 
+import inspect
 import re
 import shlex
 import sys
@@ -8,7 +9,17 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
-from cyclopts import UNSET, App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
+from cyclopts import (
+    UNSET,
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    Token,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from configs import __version__
@@ -86,6 +97,14 @@ def usage_error(error: CycloptsError) -> UsageError:
         names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
         given = error.token.keyword or error.token.value
         return unknown("option", given.split("=")[0], names, remedy=remedy)
+    if isinstance(error, UnusedCliTokensError):
+        parameters = inspect.signature(error.target).parameters.values() if error.target else ()
+        places = [each.name.upper() for each in parameters if each.kind is each.POSITIONAL_ONLY]
+        takes = " ".join(places) or "only options, as --NAME VALUE"
+        left = " ".join(error.unused_tokens or ())
+        return UsageError(f"too much: {left}; the command takes {takes}. {remedy}")
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        return UsageError(f"{error.keyword or error.argument.name} is missing: give it. {remedy}")
     message = " ".join(str(error).split()).removesuffix(".")
     return UsageError(f"{message}. {remedy}")
 
@@ -103,6 +122,16 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
                 refuse_home(given, token.value, literal=Path in kinds)
             if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:
                 raise UsageError(f"{given}: give a whole number, such as 10")
+            if argument.parameter.converter is None and kinds == {float} and not _is_number(token.value):
+                raise UsageError(f"{given}: give a number, such as 0.5")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _kinds_of(hint: Any) -> set[Any]:

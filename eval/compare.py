@@ -39,8 +39,8 @@ def main(
     """Compare two runs of the same episodes: success, time to success, actions, latency, texts.
 
     Args:
-        run_a: Folder of a run.
-        run_b: Folder of another run with the same protocol, assets and episodes.
+        run_a: Folder of the reference run.
+        run_b: Folder of the run to judge, with the same protocol, assets and episodes.
         margin: Non-inferiority margin of B's success rate, percentage points. Default: declared by run A.
         time_margin: Non-inferiority margin of B's time to success, percent. Default: likewise.
         partial: Compare only the episodes that both runs have.

@@ -139,13 +139,25 @@ def test_help_shows_what_people_need_and_the_rest_when_asked(name, shown, hidden
     assert all(option in whole for option in (*shown, *hidden))
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("compare", "a b c d", "too much: c d; the command takes RUN_A RUN_B"),
+        ("libero", "random", "too much: random; the command takes only options"),
+        ("compare", "a", "RUN_B is missing: give it"),
+        ("compare", "a b --margin x", "--margin 'x': give a number"),
+    ],
+)
+def test_too_many_values_too_few_and_wrong_ones_are_named(name, given, why, refused):
+    assert why in refused(importlib.import_module(_COMMANDS[name][0]).app, *given.split())
+
+
 def test_every_command_is_called_as_oxygen_eval_and_those_of_maintainers_are_not_listed(command):
     _, listed, _ = command(everything, "--help")
     for name, (module, _about) in _COMMANDS.items():
         imported = importlib.import_module(module)
         if hasattr(imported, "app"):
-            own = name if name not in _MAINTENANCE else module.removesuffix(".__main__")
-            assert imported.app.name[0].endswith(own)
+            assert imported.app.name[0] == f"oxygen-eval {name}"
         assert (f"│ {name} " in listed) == (name not in _MAINTENANCE)
 
 
