@@ -1,6 +1,5 @@
 """`python -m sim_envs.libero.parity FILE.npz …`: compare the simulator with recorded reference episodes."""
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,13 +135,11 @@ def main(arguments: Sequence[str]) -> int:
         assets, passed = find_assets(options.assets), True
         for file in options.files:
             sys.stdout.write(f"{file.name}, assets {assets.name}\n")
-            with contextlib.closing(compare(file, assets)) as checks:
-                for check in checks:
-                    verdict = "ok" if check.passed else "FAIL"
-                    limit = f"≤ {check.tolerance:g}"
-                    sys.stdout.write(f"  {check.name:45} {check.error:10.3g}  {limit:8} {verdict}\n")
-                    sys.stdout.flush()
-                    passed = passed and check.passed
+            for check in compare(file, assets):
+                verdict, limit = "ok" if check.passed else "FAIL", f"≤ {check.tolerance:g}"
+                sys.stdout.write(f"  {check.name:45} {check.error:10.3g}  {limit:8} {verdict}\n")
+                sys.stdout.flush()
+                passed = passed and check.passed
         return 0 if passed else 1
 
     return exit_code_of(run)
