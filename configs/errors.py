@@ -34,7 +34,8 @@ def invalid(error: ValidationError, source: str, schema: Any = None) -> UsageErr
 
     With a `schema`, it names the keys nearest to an unknown one.
     """
-    problem = error.errors()[0]
+    problems = error.errors()
+    problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])  # misspelt
     where = ".".join(str(part) for part in problem["loc"])
     has_keys = isinstance(schema, type) and issubclass(schema, BaseModel)
     holder = _schema_at(schema, problem["loc"][:-1]) if has_keys else None

@@ -9,10 +9,10 @@ SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 app = build_app(
     "libero",
     "Run a policy on LIBERO, and record success rates, latency, texts and videos."
-    "\n\nWith a policy or a suite, the published protocol is played: libero_spatial, libero_object, "
-    "libero_goal and libero_10, or what --suite names of these and libero_90. Without any option of what to "
-    "run, the demo is: the bundled policy, every task of one suite once, in two modes (`--config demo` with "
-    "options is the demo, changed by them). Initial states from 1000 on are sampled by LIBERO's own "
+    "\n\nWith --policy or --suite it plays the published protocol: libero_spatial, libero_object, "
+    "libero_goal and libero_10, or the suites that --suite names (libero_90, too). Without options of the "
+    "group What to run it plays the demo: the bundled policy, every task of one suite once, in two modes; "
+    "`--config demo` changes it by further options. Initial states from 1000 on are sampled by LIBERO's own "
     "placement.",
     defaults={"suites": SUITES},
     demo=Demo(preset="demo", plays="ten tasks of libero_object", episodes=10, minutes=1),

@@ -25,6 +25,10 @@ _DEMO_OPTIONS = {
 """Options that change the demo. With any other the command runs the published protocol instead."""
 
 
+_MEANS = {"isolated": "ends its texts before it acts again", "unified": "writes them while it acts"}
+"""The modes of the demo, in words."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Demo:
     """What runs if no option says what to run."""
@@ -39,10 +43,12 @@ class Demo:
         modes = [variant.mode for variant in options.variants()]
         episodes = pluralize(self.episodes * len(modes), "episode")
         minutes = pluralize(math.ceil(self.minutes * len(modes)), "minute")
+        meanings = "".join(f"{mode} {_MEANS[mode]}.\n" for mode in modes if mode in _MEANS)
         return (
             f"The demo: {episodes}, about {minutes} on two cores; no GPU is needed.\n"
-            f"The bundled policy plays {self.plays},\n{' and '.join(f'in mode {each}' for each in modes)}.\n"
-            "Options of what to run, such as --policy, run the published protocol instead.\n\n"
+            f"The bundled policy plays {self.plays}, modes {' and '.join(modes)}.\n"
+            f"{meanings}"
+            "With --policy or --suite the published protocol is played instead.\n\n"
         )
 
 

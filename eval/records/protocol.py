@@ -133,10 +133,8 @@ def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def format_inputs(inputs: Mapping[str, Any]) -> str:
     """The inputs of a policy, in words."""
-    return (
-        "; ".join(_format_input(name, value) for name, value in inputs.items() if value is not None)
-        or "unknown"
-    )
+    told = [_format_input(name, value) for name, value in inputs.items() if value is not None]
+    return "; ".join(filter(None, told)) or "unknown"
 
 
 def _format_input(name: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from configs.errors import check
+from configs.paths import is_locked
 from configs.schema import RunConfig
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
@@ -101,6 +102,8 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
     names = [field.name for field in dataclasses.fields(RunIdentity)]
     identity = {name: manifest[name] for name in names if name in manifest}
+    if identity.get("status") == "running" and not is_locked(folder.path):
+        identity["status"] = "stopped"  # killed
     identity["world_hash"] = manifest.get("protocol_hash")
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")

@@ -77,7 +77,7 @@ class EvaluationConsole(Monitor):
         return labels_of([read_identity(run.folder) for run in self._runs])
 
     def _heading(self) -> str:
-        modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
+        modes = " and ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
         how = f" in mode {modes}" if any(run.config.mode != "actions" for run in self._runs) else ""
         each = " each" if len(self._runs) > 1 else ""
         tasks = Counter(task.protocol.name for task in self._plan.tasks)

@@ -94,7 +94,8 @@ def fetch(source: str | Path) -> Path:
         except _FAILURES as error:
             raise UsageError(
                 f"{text} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
-                "incomplete. Connect and try again (the download resumes), or give a folder"
+                "incomplete. Connect and try again (the download resumes), give a folder, or "
+                "take --random-weights to measure latency alone"
             ) from None
     return target
 

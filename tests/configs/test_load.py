@@ -67,6 +67,7 @@ MOVING = load(SuiteConfig, "libero_object").model_dump()
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
         (PolicyConfig, {"kind": "noop", "name": "a b"}, "string should match pattern '^[A-Za-z0-9_.-]+$'"),
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),
+        (PolicyConfig, {"kind": "noop", "nam": "a"}, "unknown key 'nam'; did you mean 'name'"),
         *(
             (ProfileConfig, PROFILE | {stage: TIME | {"ms": -1}}, f"{stage}.ms is")
             for stage in (*STAGES, "text_prefill")

@@ -75,7 +75,7 @@ def test_options_of_serving_and_output_change_the_demo(started, line, changes, c
     assert max(map(len, lines)) <= 80
     said = " ".join(lines)
     assert said.startswith("The demo: 20 episodes, about 2 minutes on two cores")
-    assert f"plays ten tasks of libero_object, in mode {a} and in mode {b}." in said
+    assert f"plays ten tasks of libero_object, modes {a} and {b}." in said
 
 
 def in_modes(*modes: str) -> list[RunConfig]:

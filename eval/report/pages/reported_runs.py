@@ -7,7 +7,6 @@ from typing import Any
 
 from configs.assets import badged
 from configs.cli import ranges
-from configs.paths import is_locked
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, solved
 from contracts.errors import UsageError, pluralize
 from contracts.motion import NONE
@@ -65,8 +64,6 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
         except UsageError as error:
             refused[str(folder.path)] = str(error)
         else:
-            if identity.status == "running" and not is_locked(folder.path):
-                identity = dataclasses.replace(identity, status="stopped")  # killed
             runs.append(ReportedRun(folder=folder, identity=identity, manifest=manifest, episodes=episodes))
     if not runs:
         raise UsageError("; ".join(refused.values()))

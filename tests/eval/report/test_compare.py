@@ -164,7 +164,8 @@ def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, told):
     inputs = {"prompt": "{language}", "cameras": ["image", "wrist"]}
     int8 = {"dtype": None, "decode_weights": "int8"}
     a = run_with(tmp_path / "a", "s", policy_inputs=inputs, weights_sha256="0123456789abcdef", config=int8)
-    noop = {"policy": "noop", "policy_inputs": {"nothing": True}, "config": {"dtype": "bfloat16"}}
+    sees = {"nothing": True, "server_metadata": {}}
+    noop = {"policy": "noop", "policy_inputs": sees, "config": {"dtype": "bfloat16"}}
     b = run_with(tmp_path / "b", "t", **noop, assets={"name": "a-copy", "digest": "d1ge57000000"})
     out = told(a.path, b.path)
     for words in (
@@ -174,6 +175,7 @@ def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, told):
         "sees nothing",
     ):
         assert words in out
+    assert "sees nothing;" not in out
     alone = told(a.path, a.path)
     assert "sees" not in alone
     assert "dtype" not in alone

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from configs.paths import LOCK
 from contracts.episode import Share
 from eval.compare import app as compare_app
 from eval.leaderboard import app
@@ -174,6 +175,8 @@ def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, refused)
 def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
     RunBuilder.at(tmp_path / "fine").add_all("s")
     RunBuilder.at(tmp_path / "stopped", status="interrupted", n_planned=40).add_all("stt")
+    killed = RunBuilder.at(tmp_path / "killed", status="running", n_planned=40).add_all("s")
+    (killed.path / LOCK).touch()
     RunBuilder.at(tmp_path / "empty-but-complete")
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
     RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_bytes(b"\xff\xfe\n")
@@ -186,7 +189,12 @@ def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys)
     assert skipped == [
         f"skipped {tmp_path / name}" for name in ("nested", "nonsense", "pipe", "queries", "torn")
     ]
-    expected = {"stopped": "3 of 40", "empty-but-complete": "no episode", "queries": "queries"}
+    expected = {
+        "stopped": "3 of 40",
+        "killed": "stopped, 1 of 40",
+        "empty-but-complete": "no episode",
+        "queries": "queries",
+    }
     expected |= {"torn": "manifest.json"} | dict.fromkeys(("nested", "nonsense", "pipe"), "episodes.jsonl")
     reasons = not_ranked([tmp_path])
     assert reasons.keys() == expected.keys()

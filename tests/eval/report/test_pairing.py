@@ -122,3 +122,10 @@ def test_other_protocols_say_in_what_they_differ(tmp_path, protocol, told):
     assert "a and b ran under different protocols " in said
     assert told in said
     assert "play one of them again with what the other has" in said
+
+
+def test_other_suites_are_named_before_their_assets(tmp_path):
+    a = run(tmp_path / "a", keys(range(2)), protocol={"libero_object": WORLD})
+    none = {"name": "none", "digest": "none"}
+    b = run(tmp_path / "b", keys(range(2)), protocol={"reach": {**WORLD, "assets": none}}, assets=none)
+    assert "(suites libero_object and reach)" in refusal(a, b)
