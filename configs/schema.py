@@ -318,8 +318,9 @@ class EpisodesConfig(PlayedConfig):
             (never used in training).
         seed: Seed of the policy's noise, of sampled initial states, motion and order of wordings; and of the
             environment if env_seed has no number.
-        batch_size: Robots per batch of the model, padded; affects the last bits of its results. Default: half
-            of num_envs, rounded up, so that two groups of worlds alternate.
+        batch_size: Robots per batch of the model, padded, or of a class with infer_batch; affects the last
+            bits of its results. Default: half of num_envs, rounded up, so that two groups of worlds
+            alternate.
         shard: Play a share of the episodes, such as 3/16; oxygen-eval merge joins the shares.
         video: Episodes to record: none, failures or all (default of the demo).
         video_every: Control steps between pictures of a video; 1 is smooth. Those between queries show the

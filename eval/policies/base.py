@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from contracts.interface import Interface
 from contracts.observation import Observation
 from contracts.prompt import FieldsByTask
 from contracts.text import EpisodeEnd, Reply
+from eval.policies.torch_objects import as_numpy
 from sim_envs.suite import Suite
 from sim_envs.world import World
+
+ResultT = TypeVar("ResultT")
 
 
 class PolicyLostError(RuntimeError):
@@ -27,7 +30,7 @@ class BadAnswerError(ValueError):
 def numeric_actions(actions: object) -> np.ndarray:
     """A policy's actions as float64; a BadAnswerError if they are ragged, or not real numbers."""
     try:
-        return np.asarray(actions).astype(np.float64, casting="same_kind")
+        return np.asarray(as_numpy(actions)).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
         what = f"{type(actions).__name__} ({error})"
         raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
@@ -61,23 +64,29 @@ class BatchPolicy(Protocol):
     """A policy that serves several episodes at once, one per row.
 
     A query is one `act` for some rows, followed by one `complete`. The actions of an episode depend on
-    neither its row nor the other rows.
+    neither its row nor the other rows. An exception in place of a row's actions or reply ends its episode.
     """
 
     def reset(self, row: int, key: EpisodeKey) -> None:
         """Start an episode in a row; drop all state of the previous one."""
 
-    def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
+    def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray | BaseException]:
         """Return a chunk of actions [horizon, action] for each given row.
 
         Observations may be overwritten after it returns.
         """
 
-    def complete(self) -> Mapping[int, Reply]:
+    def complete(self) -> Mapping[int, Reply | BaseException]:
         """Complete the queries of the last `act`."""
 
     def finish(self, row: int) -> EpisodeEnd:
         """End the episode of a row; cancels unfinished texts and returns their number."""
+
+
+def _or_raise(result: ResultT | BaseException) -> ResultT:
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 class BatchSlot:
@@ -93,11 +102,11 @@ class BatchSlot:
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
-        return self.batch.act({0: observation})[0]
+        return _or_raise(self.batch.act({0: observation})[0])
 
     def complete(self) -> Reply:
         """See `Policy`."""
-        return self.batch.complete()[0]
+        return _or_raise(self.batch.complete()[0])
 
     def finish(self) -> EpisodeEnd:
         """See `Policy`."""
@@ -118,7 +127,7 @@ class SingleRowBatch:
     def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
         """See `Policy`."""
         ((row, observation),) = observations.items()
-        return {row: self._policy.act(copy.deepcopy(observation))}
+        return {row: as_numpy(self._policy.act(copy.deepcopy(observation)))}  # worlds may lack PyTorch
 
     def complete(self) -> Mapping[int, Reply]:
         """See `Policy`."""
@@ -156,6 +165,7 @@ class LoadedPolicy:
     follows_mode: bool = True  # whether the run's mode decides when it writes
     reports_work: bool = False  # whether its replies report `Reply.work`, which profile clocks need
     remark: str | None = None  # one line to print before the first episode, or None
+    runs_on: Mapping[str, str] = dataclasses.field(default_factory=dict)  # PyTorch's version, device, type
     # Language task to the fields of later prompts that hold its texts.
     feedback: FieldsByTask = dataclasses.field(default_factory=dict)
     close: Callable[[], None] = do_nothing  # releases resources outside this process; idempotent

@@ -165,12 +165,13 @@ def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _as_answer(result: Any) -> Any:
-    """A result, or an exception; one of a class that worlds cannot import becomes a RuntimeError."""
+    """A result, or an exception; one that worlds cannot import or would think their own is a RuntimeError."""
     if isinstance(result, PolicyLostError):
         raise result
     if not isinstance(result, BaseException):
         return result
-    is_known = type(result).__module__.partition(".")[0] in _IMPORTABLE
+    importable = type(result).__module__.partition(".")[0] in _IMPORTABLE
+    is_known = importable and not isinstance(result, MemoryError)  # of this process, not of the world's
     return FailedAnswer(result if is_known else RuntimeError(f"{type(result).__name__}: {result}"))
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from contracts.interface import Interface, as_image_size
 from contracts.observation import Observation
 from contracts.prompt import INSTRUCTION, FieldsByTask, cleaned, prompt_fields, write_answer
 from contracts.text import EpisodeEnd, Reply, Text
-from eval.policies.base import BadAnswerError, LoadedPolicy, numeric_actions
+from eval.policies.base import BadAnswerError, LoadedPolicy, Policy, numeric_actions
 from oxygen.robots.images import RESIZES
 from oxygen.robots.openpi_keys import OpenpiKeys
 
@@ -70,15 +70,12 @@ class InferencePolicy(Protocol):
         """Begin an episode."""
 
 
-class OpenpiPolicy:
-    """A policy with openpi's two methods. Of texts, its answers have the fields that it reads again."""
+class OpenpiQueries:
+    """The queries of one world, in openpi's keys. Of texts, answers have the fields that it reads again."""
 
     follows_mode = False  # see `LoadedPolicy`
 
-    def __init__(
-        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FieldsByTask | None = None
-    ) -> None:
-        self._policy = policy
+    def __init__(self, keys: OpenpiKeys, feedback: FieldsByTask | None = None) -> None:
         self.keys = keys  # of its observations
         self.feedback = feedback or {}  # language task to the fields of later prompts that hold its texts
         self.writes_texts = bool(self.feedback)  # whether its replies may have texts
@@ -92,24 +89,27 @@ class OpenpiPolicy:
         return self.keys.interface
 
     def reset(self, key: EpisodeKey) -> None:
-        """Start an episode. openpi's policies get neither its key nor a seed."""
+        """Start an episode."""
         del key
         self.number, self._written = -1, 0
-        self._policy.reset()
 
-    def act(self, observation: Observation) -> np.ndarray:
-        """Return a chunk of actions [horizon, action]; an answer without actions is a BadAnswerError."""
+    def ask(self, observation: Observation) -> dict[str, Any]:
+        """The argument of `infer` for the next query."""
         self.number += 1
-        began = time.perf_counter()
-        query = self.query(observation)
-        sent = time.perf_counter()
-        self.answer = answer = self._policy.infer(query)
+        return self.query(observation)
+
+    def take(self, answer: Any, began: float, sent: float) -> np.ndarray:
+        """The actions [horizon, action] of an answer; one without them is a BadAnswerError.
+
+        `began` and `sent` are when the query began and was sent, in the time of `time.perf_counter`.
+        """
         if not isinstance(answer, Mapping):
             kind = type(answer).__name__
             raise BadAnswerError(f"the policy answered with {kind}, not a dict with 'actions'")
         if "actions" not in answer:
             names = ", ".join(map(repr, answer))
             raise BadAnswerError(f"the policy's answer has no 'actions'; it has {names}")
+        self.answer = answer
         actions, limits = numeric_actions(answer["actions"]), self.interface.action.limits
         if self.keys.clips and limits:
             actions = actions.clip(*limits)
@@ -171,8 +171,37 @@ class OpenpiPolicy:
         return EpisodeEnd()
 
 
+class OpenpiPolicy(OpenpiQueries):
+    """A policy with openpi's two methods."""
+
+    def __init__(
+        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FieldsByTask | None = None
+    ) -> None:
+        super().__init__(keys, feedback)
+        self._policy = policy
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Start an episode. openpi's policies get neither its key nor a seed."""
+        super().reset(key)
+        self._policy.reset()
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """Return a chunk of actions [horizon, action]; an answer without actions is a BadAnswerError."""
+        began = time.perf_counter()
+        query = self.ask(observation)
+        sent = time.perf_counter()
+        return self.take(self._policy.infer(query), began, sent)
+
+
 def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) -> LoadedPolicy:
     """The policy for a run: one object for all episodes. The manifest records `inputs`."""
+    return described(policy, lambda *_: policy, remark=remark, **inputs)
+
+
+def described(
+    policy: OpenpiQueries, in_world: Callable[..., Policy], *, remark: str | None = None, **inputs: Any
+) -> LoadedPolicy:
+    """A policy for a run, with what its queries declare."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
     keys, size = policy.keys, policy.keys.image_size
     sizes = {camera: list(declared) for camera, declared in keys.declared_sizes.items()}
@@ -183,7 +212,7 @@ def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) ->
         interface=policy.interface,
         image_sizes=keys.declared_sizes,
         inputs=inputs,
-        in_world=lambda *_: policy,
+        in_world=in_world,
         writes_texts=policy.writes_texts,
         follows_mode=policy.follows_mode,
         feedback=policy.feedback,

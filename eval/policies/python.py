@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -21,8 +21,10 @@ from contracts.errors import UsageError, unknown
 from contracts.interface import Interface
 from contracts.observation import Observation
 from contracts.prompt import FieldsByTask
-from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
+from eval.policies.base import BatchPolicy, BatchSlot, LoadedPolicy, Policy, SingleRowBatch
+from eval.policies.batches import opened_batches
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
+from eval.policies.torch_objects import runs_on, share_cores, weight_bytes
 from oxygen.robots.images import resized
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_of, sized_keys
 from sim_envs.suite import Suite, load_object
@@ -30,6 +32,7 @@ from sim_envs.world import World
 
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
+_BATCHES = ("infer_batch", "reset")
 _DECLARED = ("horizon", "image_resolution", "image_resize")  # by optional attributes, see `named`
 
 QUERY_TIMEOUT_S = 600.0
@@ -39,7 +42,13 @@ _REPEAT_S = 1.0  # interval at which the exception is raised again where it was 
 
 
 def open_python(
-    target: str, kwargs: Mapping[str, Any], *, worlds: int = 1, assumed: OpenpiKeys = ASSUMED
+    target: str,
+    kwargs: Mapping[str, Any],
+    *,
+    worlds: int = 1,
+    batch_size: int = 1,
+    assumed: OpenpiKeys = ASSUMED,
+    notify: Callable[[str], None] = print,
 ) -> LoadedPolicy:
     """A policy from a class, or from a function that returns one.
 
@@ -50,20 +59,33 @@ def open_python(
     policy of either form that reads its own texts says so in its attribute `feedback` (see
     `contracts.prompt`). Both get images of the sizes that their interface declares.
 
-    The target is `package.module:Class` or `path/to/file.py:Class`. The class is instantiated for each of the
-    parallel `worlds`.
+    The target is `package.module:Class` or `path/to/file.py:Class`. A class with `infer_batch` is
+    instantiated once, any other for each of the parallel `worlds`, of which `notify` is told in one line.
 
     Raises:
         UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.
     """
-    first, *others = (_opened(_made(target, kwargs), target, assumed) for _ in range(worlds))
-    return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])
+    policy = _made(target, kwargs)
+    if hasattr(policy, "infer_batch"):
+        return _opened_batches(policy, target, assumed, worlds=worlds, batch_size=batch_size)
+    first = _opened(policy, target, assumed)
+    if worlds > 1:
+        size = weight_bytes(policy)
+        each = "of unknown size" if size is None else f"{size / 1e6:.1f} MB each"
+        notify(f"{target}: {worlds} copies, one per world, weights {each}; with infer_batch, one serves all.")
+    share_cores(simulating=worlds - 1)
+    others = [_opened(_made(target, kwargs), target, assumed) for _ in range(worlds - 1)]
+    groups = [group for opened in (first, *others) for group in opened.groups]
+    return dataclasses.replace(first, groups=groups, runs_on=runs_on(policy))
 
 
 def as_policy(given: Any) -> Policy:
     """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one."""
     made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
     name = type(made).__name__
+    if hasattr(made, "infer_batch"):
+        loaded = _opened_batches(made, name, ASSUMED, worlds=1, batch_size=1)
+        return BatchSlot(loaded.groups[0], cast("Interface", loaded.interface))
     if all(hasattr(made, method) for method in _CONTRACT):
         return _resized(made, name)
     return _adapted(made, name, ASSUMED)[0]
@@ -92,6 +114,29 @@ def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
 
 def _adapted(policy: Any, target: str, assumed: OpenpiKeys) -> tuple[OpenpiPolicy, str | None]:
     _check_has(policy, target, _OPENPI)
+    keys, feedback, remark = _declaration(policy, target, assumed)
+    return OpenpiPolicy(policy, keys, feedback), remark
+
+
+def _opened_batches(
+    policy: Any, target: str, assumed: OpenpiKeys, *, worlds: int, batch_size: int
+) -> LoadedPolicy:
+    _check_has(policy, target, _BATCHES)
+    try:
+        inspect.signature(policy.reset).bind([], [])
+    except TypeError:
+        raise UsageError(
+            f"policy {target} has infer_batch, so its reset takes rows and the keys of their episodes: "
+            "def reset(self, rows, keys)"
+        ) from None
+    keys, feedback, remark = _declaration(policy, target, assumed)
+    return opened_batches(policy, keys, feedback, worlds=worlds, batch_size=batch_size, remark=remark)
+
+
+def _declaration(
+    policy: Any, target: str, assumed: OpenpiKeys
+) -> tuple[OpenpiKeys, FieldsByTask, str | None]:
+    """The keys and texts that a policy declares, and a remark if it does not name its robot."""
     embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
     if embodiment is not None and interface is not None:
         raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
@@ -102,8 +147,7 @@ def _adapted(policy: Any, target: str, assumed: OpenpiKeys) -> tuple[OpenpiPolic
     feedback = _feedback(policy, target)
     remark = None if keys else assumption(target, assumed, feedback, remedy)
     declared = {name: getattr(policy, name) for name in _DECLARED if hasattr(policy, name)}
-    keys = named(keys or assumed, target, declared)
-    return OpenpiPolicy(policy, keys, feedback), remark
+    return named(keys or assumed, target, declared), feedback, remark
 
 
 def _resized(policy: Any, target: str) -> Policy:

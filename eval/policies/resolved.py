@@ -209,7 +209,8 @@ def open_policies(
     """Load the policy, once for all variants.
 
     Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared. `worlds`
-    is the number of parallel episodes; `notify` is called with one line if a server has to be waited for.
+    is the number of parallel episodes; `notify` is called with one line if a server has to be waited for, or
+    a class is made several times.
 
     Raises:
         UsageError: The checkpoint, class or server is not available.
@@ -222,7 +223,14 @@ def open_policies(
     elif policy.kind == "python":
         from eval.policies.python import open_python
 
-        opened = open_python(str(policy.target), policy.kwargs, worlds=worlds, assumed=assumed)
+        opened = open_python(
+            str(policy.target),
+            policy.kwargs,
+            worlds=worlds,
+            batch_size=variants[0].batch_size,
+            assumed=assumed,
+            notify=notify,
+        )
         loaded = [opened] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries

@@ -87,6 +87,8 @@ def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> N
     if not unused:
         return
     kinds = [read_policy(each).kind for each in policies]
+    if unused == ["batch_size"] and "python" in kinds:  # it may have infer_batch, which only loading tells
+        return
     if "oxygen" not in kinds:
         kind = {"python": "a Python class", "websocket": "a server"}.get(kinds[0], "scripted")
         raise UsageError(

@@ -309,7 +309,11 @@ def _describe_run(
         "policy_inputs": {**policy.inputs, **inputs},
         "git": provenance.git_state(),
         "versions": provenance.versions(),
-        "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
+        "hardware": {
+            **provenance.hardware(),
+            **({"policy": dict(policy.runs_on)} if policy.runs_on else {}),
+            "blas_kernels": KERNELS if pin_kernels() else None,
+        },
     }
 
 

@@ -27,6 +27,7 @@ from contracts.observation import Observation
 from contracts.query import ActionSpan, QueryRecord, Snapshot
 from contracts.text import Text
 from eval.policies.base import Policy, numeric_actions
+from eval.policies.torch_objects import as_numpy
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from sim_envs.suite import Suite
@@ -110,7 +111,7 @@ def rollout(
         query.delivered = execution.delivered(reply.finished, latency)
         if feedback is not None:
             feedback.delivered(query.delivered)
-        query.actions = np.asarray(actions)
+        query.actions = np.asarray(as_numpy(actions))
         query.timings_ms = {
             **reply.timings_ms,
             "observe": 1e3 * (observed - began),

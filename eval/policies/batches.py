@@ -1,0 +1,150 @@
+"""Policies that answer many worlds at once: one object, whose `infer_batch` takes observations of rows."""
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from contracts.episode import EpisodeKey
+from contracts.observation import Observation
+from contracts.prompt import FieldsByTask
+from contracts.text import EpisodeEnd, Reply
+from eval.policies.base import BadAnswerError, BatchSlot, LoadedPolicy, PolicyLostError
+from eval.policies.openpi import OpenpiQueries, described
+from eval.policies.torch_objects import fatal_failure, inference_mode, runs_on, share_cores
+from oxygen.robots.openpi_keys import OpenpiKeys
+
+Result = TypeVar("Result")
+
+PADDING = -1
+"""The `row` of the observations that pad a batch."""
+
+
+class BatchInference(Protocol):
+    """A policy that one object serves to all worlds.
+
+    Its optional attribute `pad_batches` says whether every batch has the batch size; copies of its first
+    observation, of row -1, then pad it, and their answers are dropped.
+    """
+
+    def infer_batch(self, observations: list[dict[str, Any]], /) -> Sequence[Any]:
+        """Answer each observation as openpi's `infer` does, or with the exception that ends its episode.
+
+        Each observation has openpi's keys and `row`, which is the same throughout an episode.
+        """
+
+    def reset(self, rows: list[int], keys: list[EpisodeKey], /) -> None:
+        """Begin an episode in each of these rows."""
+
+
+class Row(OpenpiQueries):
+    """One row of a policy: the queries of one world."""
+
+    def __init__(self, policy: BatchInference, keys: OpenpiKeys, feedback: FieldsByTask, row: int) -> None:
+        super().__init__(keys, feedback)
+        self._policy = policy
+        self._row = row
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Start an episode."""
+        super().reset(key)
+        self._policy.reset([self._row], [key])
+
+    def query(self, observation: Observation) -> dict[str, Any]:
+        """The observation with its row; a copy, since observations may be overwritten."""
+        return {**super().query(copy.deepcopy(observation)), "row": self._row}
+
+
+class Rows:
+    """Some rows of a policy, which share its batches. A `BatchPolicy`."""
+
+    def __init__(self, policy: BatchInference, rows: Sequence[Row], *, pad_to: int) -> None:
+        """`pad_to` is the number of observations in every batch; with 0, only those that there are."""
+        self._policy = policy
+        self._rows = rows
+        self._pad_to = pad_to
+        self._acted: list[int] = []
+
+    def reset(self, row: int, key: EpisodeKey) -> None:
+        """See `BatchPolicy`."""
+        self._rows[row].reset(key)
+
+    def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray | BaseException]:
+        """See `BatchPolicy`."""
+        self._acted = list(observations)
+        began = time.perf_counter()
+        queries = [self._rows[row].ask(observation) for row, observation in observations.items()]
+        sent = time.perf_counter()
+        padding = [{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))
+        answers = self._answers([*queries, *padding])
+        return {
+            row: answer
+            if isinstance(answer, BaseException)
+            else _or_error(self._rows[row].take, answer, began, sent)
+            for row, answer in zip(observations, answers, strict=False)
+        }
+
+    def complete(self) -> dict[int, Reply | BaseException]:
+        """See `BatchPolicy`."""
+        return {row: _or_error(self._rows[row].complete) for row in self._acted}
+
+    def finish(self, row: int) -> EpisodeEnd:
+        """See `BatchPolicy`."""
+        return self._rows[row].finish()
+
+    def _answers(self, queries: list[dict[str, Any]]) -> Sequence[Any]:
+        try:
+            with inference_mode():
+                answers = self._policy.infer_batch(queries)
+        except Exception as error:
+            if lost := fatal_failure(error, len(queries)):
+                raise PolicyLostError(lost) from error
+            raise
+        if not isinstance(answers, list | tuple):
+            kind = type(answers).__name__
+            raise BadAnswerError(f"infer_batch returned {kind}, not a list with an answer per observation")
+        if len(answers) != len(queries):
+            counts = f"{len(answers)} answers for {len(queries)} observations"
+            raise BadAnswerError(f"infer_batch returned {counts}; return one for each, in their order")
+        return answers
+
+
+def _or_error(method: Callable[..., Result], *arguments: Any) -> Result | BaseException:
+    """The result, or the exception about a bad answer, which concerns the episode of its row alone."""
+    try:
+        return method(*arguments)
+    except BadAnswerError as error:
+        return error
+
+
+def opened_batches(
+    policy: BatchInference,
+    keys: OpenpiKeys,
+    feedback: FieldsByTask,
+    *,
+    worlds: int,
+    batch_size: int,
+    remark: str | None = None,
+    **inputs: Any,
+) -> LoadedPolicy:
+    """The policy for a run of parallel `worlds`, divided into groups of at most the batch size."""
+    share_cores(simulating=worlds - min(worlds, batch_size))
+    pads = bool(getattr(policy, "pad_batches", False))
+    count = math.ceil(worlds / batch_size)
+    groups = [  # a world's row is its number
+        Rows(
+            policy,
+            [Row(policy, keys, feedback, row) for row in range(group, worlds, count)],
+            pad_to=batch_size if pads else 0,
+        )
+        for group in range(count)
+    ]
+    first = BatchSlot(groups[0], keys.interface)
+    shown = described(
+        Row(policy, keys, feedback, 0), lambda *_: first, remark=remark, padded_batches=pads, **inputs
+    )
+    return dataclasses.replace(shown, groups=groups, runs_on=runs_on(policy))
