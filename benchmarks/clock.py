@@ -20,8 +20,7 @@ from benchmarks.record import record
 from configs.cli import run_app
 from contracts.query import QueryRecord
 from eval.records.json_files import write_json
-from eval.records.query_logs import read_queries
-from eval.records.reader import find_runs, read_episodes, read_identity
+from eval.records.reader import find_runs
 
 RESULTS = Path(__file__).parent / "results" / "clock.json"
 _POLICIES, _MODES, _EPISODES = ("tiny", "small"), "isolated unified", 5
@@ -64,8 +63,8 @@ def _policy(policy: str, folder: Path) -> dict[str, Any]:
         texts = f"--language-tasks narration memory --num-trials-per-task {_EPISODES}"
         _run("run", f"{what} {texts} --output-dir {runs}")
         for run in find_runs([runs]):
-            queries = [read_queries(run, key) for key in sorted(read_episodes(run), key=str)]
-            played.setdefault(read_identity(run).mode, {})[clock] = queries
+            queries = [run.queries(key) for key in sorted(run.episodes, key=str)]
+            played.setdefault(run.identity.mode, {})[clock] = queries
     return {
         mode: compared(observed=each["measured"], predicted=each["profile"])
         for mode, each in sorted(played.items())

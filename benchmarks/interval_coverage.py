@@ -140,13 +140,15 @@ def bootstrap(
 
 def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
-    return _ends(percentage(_shares(rng, *_episodes(rng, n, rate))))
+    row = percentage(_shares(rng, *_episodes(rng, n, rate)))
+    return row and row.ci95
 
 
 def text_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of the difference of two percentages of texts over the same episodes."""
     count, right = _episodes(rng, n, rate)
-    return _ends(difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right)))
+    row = difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right))
+    return row and row.ci95
 
 
 def currency(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
@@ -281,10 +283,6 @@ def _episodes(rng: np.random.Generator, n: int, rate: float) -> tuple[np.ndarray
 def _shares(rng: np.random.Generator, of: np.ndarray, right: np.ndarray) -> list[Share]:
     hits = rng.binomial(of, right)
     return [Share(hits=h, of=n) for h, n in zip(hits.tolist(), of.tolist(), strict=True)]
-
-
-def _ends(row: dict | None) -> Interval | None:
-    return None if row is None or row["ci95"] is None else Interval(low=row["ci95"][0], high=row["ci95"][1])
 
 
 def _episode(seconds: float | None) -> EpisodeResult:

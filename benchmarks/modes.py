@@ -12,8 +12,7 @@ from matplotlib.patches import Patch
 from configs.cli import run_app
 from contracts.errors import UsageError
 from contracts.query import QueryRecord
-from eval.records.query_logs import read_queries
-from eval.records.reader import read_episodes, read_identity
+from eval.records.reader import RunRecords
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
 from videos import theme
@@ -38,19 +37,19 @@ def main(*runs: Path, seconds: float = 2.0, output: Path = Path("modes.svg")) ->
         seconds: Length of the timeline.
         output: SVG or PNG file.
     """
-    folders = [RunFolder(path) for path in runs]
-    common = set.intersection(*(set(read_episodes(folder)) for folder in folders)) if folders else None
+    found = [RunRecords(RunFolder(path)) for path in runs]
+    common = set.intersection(*(set(run.episodes) for run in found)) if found else None
     if not common:
         raise UsageError("name runs with an episode in common: the variants of one evaluation")
     key = min(common)
     with mpl.rc_context(STYLE):
         figure = new_figure(9.6, 0.4 + 1.02 * len(runs))
         panel = figure.subplots()
-        for place, folder in enumerate(folders):
-            episode, queries = read_episodes(folder)[key], read_queries(folder, key)
+        for place, run in enumerate(found):
+            episode, queries = run.episodes[key], run.queries(key)
             if any(query.latency is None for query in queries) or episode.simulated_s is None:
-                raise UsageError(f"{folder.path} ran on clock paused, on which queries take no time")
-            mode, hz = read_identity(folder).mode, episode.steps / episode.simulated_s
+                raise UsageError(f"{run.folder.path} ran on clock paused, on which queries take no time")
+            mode, hz = run.identity.mode, episode.steps / episode.simulated_s
             _draw_mode(panel, place, mode, queries, hz=hz)
         panel.set_xlim(0, seconds)
         panel.set_ylim(len(runs) - 0.1, -0.15)

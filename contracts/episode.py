@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Self
 
 from contracts.hashing import seed_of
+from contracts.latency import Quantiles
 from contracts.redaction import redact_text
 
 _NAME = r"[A-Za-z0-9_.-]+"
@@ -132,8 +133,7 @@ class EpisodeResult:
     outcome: Outcome  # how it ended
     steps: int  # control steps after settling
     queries: int  # policy calls
-    # Stage to p50, p95 and p99 over the episode's queries, milliseconds.
-    latency_ms: Mapping[str, Mapping[str, float]]
+    latency_ms: Mapping[str, Quantiles]  # by stage, over the episode's queries
     tokens: int  # language tokens decoded
     requests: RequestCounts  # numbers of text requests by outcome
     policy_s: float  # seconds spent in policy calls

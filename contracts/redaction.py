@@ -54,7 +54,8 @@ def redact(value: ValueT, *, named: bool = False) -> ValueT:
             for name, inner in value.items()
         }
     elif isinstance(value, list | tuple):
-        redacted = type(value)(redact(inner, named=named) for inner in value)
+        kind = list if isinstance(value, list) else tuple
+        redacted = kind(redact(inner, named=named) for inner in value)
     elif isinstance(value, str):
         redacted = _URL.sub(_masked, value)
         if _IS_URL.match(value):  # no text with a URL in it: all of its end is the URL's

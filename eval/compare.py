@@ -12,8 +12,9 @@ from configs.console import TextConsole
 from configs.paths import usable_file
 from contracts.errors import UsageError
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
-from eval.metrics.statistics import bounds, wilson_95
+from eval.metrics.statistics import scaled, wilson_95
 from eval.records.json_files import write_json
+from eval.records.reader import RunRecords
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_verdict import Judgement, Judgements, judge_all, show
@@ -52,15 +53,15 @@ def main(
     picture = None if plot is None else usable_file(plot, "--plot")
     if picture is not None and picture.suffix.lower() != ".png":
         raise UsageError(f"cannot draw {str(plot)!r}; --plot takes a file whose name ends in .png")
-    folders = RunFolder(run_a), RunFolder(run_b)
-    comparison = compare(*folders, partial=partial)
+    runs = RunRecords(RunFolder(run_a)), RunRecords(RunFolder(run_b))
+    comparison = compare(*runs, partial=partial)
     margin = comparison.a.margin if margin is None else margin
     time_margin = comparison.a.time_margin if time_margin is None else time_margin
     judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
         provenance = {
             name: {part: manifest[part] for part in _PROVENANCE if part in manifest}
-            for name, manifest in zip("ab", map(RunFolder.read_manifest, folders), strict=True)
+            for name, manifest in zip("ab", (run.folder.read_manifest() for run in runs), strict=True)
         }
         write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
@@ -78,7 +79,7 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
 
     def ratio(of: TimeRatio | RestrictedTimes, judged: Judgement | None) -> dict[str, Any]:
         verdict = judged and dataclasses.asdict(judged)
-        return {"b_over_a": of.ratio, "b_over_a_ci95": bounds(of.ci95), "verdict": verdict}
+        return {"b_over_a": of.ratio, "b_over_a_ci95": of.ci95, "verdict": verdict}
 
     return {
         "a": dataclasses.asdict(comparison.a),
@@ -97,9 +98,9 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         },
         "time_to_success": times and {"n_pairs": times.n_pairs, **ratio(times, judgements.time)},
         "restricted_mean_time": restricted
-        and {**dataclasses.asdict(restricted.seconds), **ratio(restricted, judgements.restricted)},
-        "currency": {task: dataclasses.asdict(each) for task, each in comparison.currency.items()},
-        "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
+        and {**restricted.seconds.to_json(), **ratio(restricted, judgements.restricted)},
+        "currency": {task: each.to_json() for task, each in comparison.currency.items()},
+        "motion": {measure: each.to_json() for measure, each in comparison.motion.items()},
         "success_over_time": {
             run: [
                 {"seconds": at.seconds, "pc_success": at.percent, "pc_success_ci95": [at.low, at.high]}
@@ -109,7 +110,7 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         },
         "actions": actions,
         "latency_ms": {
-            stage: {**dataclasses.asdict(each), "b_over_a": {name: each.ratio(name) for name in each.a}}
+            stage: {**dataclasses.asdict(each), "b_over_a": {name: each.ratio(name) for name in vars(each.a)}}
             for stage, each in comparison.latency.items()
         },
         "texts": [difference for each in texts for difference in each.pop("differences")],
@@ -124,10 +125,10 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "n_pairs": pairs.graded,
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": bounds(wilson_95(pairs.both + pairs.only_a, pairs.graded), 100),
-        "pc_success_ci95_b": bounds(wilson_95(pairs.both + pairs.only_b, pairs.graded), 100),
+        "pc_success_ci95_a": scaled(wilson_95(pairs.both + pairs.only_a, pairs.graded), 100),
+        "pc_success_ci95_b": scaled(wilson_95(pairs.both + pairs.only_b, pairs.graded), 100),
         "difference": pairs.difference,
-        "difference_ci95": bounds(pairs.difference_ci95),
+        "difference_ci95": pairs.difference_ci95,
         "mcnemar_p": pairs.mcnemar_p,
     }
 

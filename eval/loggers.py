@@ -21,7 +21,7 @@ from configs.console import visible_text
 from contracts.episode import EpisodeResult, Outcome
 from contracts.errors import UsageError, one_line, unknown
 from contracts.hashing import hash_of
-from eval.metrics.success import rate_of
+from eval.metrics.rows import rate_of
 from eval.records.run_folders import Run
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
@@ -34,7 +34,6 @@ _DESCRIBED = (
     *("git", "versions", "hardware"),
 )
 """Fields of a manifest that are logged."""
-_QUANTILES = ("p50", "p95")
 _STEP = "episode"
 """W&B's metric with the number of episodes. Its own step only grows; that of a resumed run may repeat."""
 _GIF_WIDTH, _GIF_FPS = 320, 2.5
@@ -248,15 +247,14 @@ class LoggingMonitor(Monitor):
         last, errors = ended[-1], sum(each.outcome is Outcome.ERROR for each in ended)
         found: dict[str, float] = {"episode/errors": errors, "episode/steps": last.steps}
         if rate := rate_of(ended):
-            found |= {"success/low": rate["low"], "success/high": rate["high"]}
-            found["success/rate"] = rate["percent"]
+            found |= {"success/low": rate.low, "success/high": rate.high, "success/rate": rate.percent}
         for suite in dict.fromkeys(each.key.suite for each in ended) if self._has_several_suites else ():
             if rate := rate_of([each for each in ended if each.key.suite == suite]):
-                found[f"success/{suite}"] = rate["percent"]
+                found[f"success/{suite}"] = rate.percent
         if last.success_s is not None:
             found["episode/time_to_success_s"] = last.success_s
         for stage, summary in last.latency_ms.items():
-            found |= {f"latency_ms/{stage}_{name}": summary[name] for name in _QUANTILES}
+            found |= {f"latency_ms/{stage}_p50": summary.p50, f"latency_ms/{stage}_p95": summary.p95}
         return found
 
     @contextlib.contextmanager

@@ -15,8 +15,7 @@ from configs.console import visible_text
 from configs.paths import shown, usable_file
 from contracts.episode import EpisodeResult, Outcome, solved
 from contracts.errors import UsageError, pluralize
-from eval.records.query_logs import read_queries
-from eval.records.reader import RunIdentity, read_episodes
+from eval.records.reader import RunIdentity, RunRecords
 from eval.records.schema import RunFolder
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
@@ -34,7 +33,7 @@ _CLIP_HZ, _MOST_PICTURES, _CLIP_WIDTH, _CLIP_BYTES = 10, 120, 880, 1_500_000
 class _PlayedEpisode:
     """An episode of one of the runs; `name` is the run's, `times` the suite's rate and limit."""
 
-    run: RunFolder
+    run: RunRecords
     identity: RunIdentity
     name: str
     result: EpisodeResult
@@ -52,7 +51,7 @@ class _PlayedEpisode:
             clock=run.clock,
             **self.times,
         )
-        for query in read_queries(self.run, result.key):
+        for query in self.run.queries(result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):
                 yield captions.at(step)
@@ -64,7 +63,7 @@ class _PlayedEpisode:
         Raises:
             VideoError: The video is damaged, or of another version.
         """
-        video, steps = self.run.path / str(self.result.video), self.result.steps
+        video, steps = self.run.folder.path / str(self.result.video), self.result.steps
         frames, count, side = itertools.islice(iterate_pictures(video), steps + 1), 0, None
         for frame, caption in zip(frames, self._captions(), strict=False):
             try:
@@ -138,8 +137,8 @@ class EpisodePair:
 
 
 def find_pair(
-    run_a: RunFolder,
-    run_b: RunFolder,
+    run_a: RunRecords,
+    run_b: RunRecords,
     *,
     suites: Sequence[str] = (),
     task_ids: Sequence[int] = (),
@@ -154,10 +153,10 @@ def find_pair(
     """
     identities = require_one_world(run_a, run_b)
     runs, names = (run_a, run_b), labels_of(identities)
-    a, b = (read_episodes(run) for run in runs)
-    keys, both = sorted(a.keys() & b.keys()), f"{run_a.run_id} and {run_b.run_id}"
+    a, b = run_a.episodes, run_b.episodes
+    keys, both = sorted(a.keys() & b.keys()), f"{run_a.folder.run_id} and {run_b.folder.run_id}"
     if not keys:
-        require_same_episodes((run_a, run_b), (a, b))
+        require_same_episodes(run_a, run_b)
         raise UsageError(f"{both} have no episode in common; name other runs")
     chosen = {"suite": suites, "task_id": task_ids, "init_id": init_ids}
     common = [
@@ -176,7 +175,9 @@ def find_pair(
         pair
         for pair in common
         if all(
-            each.outcome is not Outcome.ERROR and each.video is not None and (run.path / each.video).is_file()
+            each.outcome is not Outcome.ERROR
+            and each.video is not None
+            and (run.folder.path / each.video).is_file()
             for run, each in zip(runs, pair, strict=True)
         )
     ]
@@ -188,7 +189,7 @@ def find_pair(
 
     pair = min(shown, key=lambda x: (solved(x[0]) == solved(x[1]), -abs(x[0].steps - x[1].steps), x[0].key))
     key = pair[0].key
-    suite = run_a.read_manifest()["protocol"][key.suite]["suite"]
+    suite = run_a.folder.read_manifest()["protocol"][key.suite]["suite"]
     hz = float(suite["control_hz"])
     times = {"control_hz": hz, "limit_s": suite["max_steps"] / hz}
     sides = tuple(
@@ -230,7 +231,8 @@ def main(
         init_ids: Initial states from which it is chosen. Default: all.
         output: The file to write: .mp4, or .webp for an animated picture of at most 1.5 MB.
     """
-    pair = find_pair(RunFolder(run), RunFolder(other), suites=suites, task_ids=task_ids, init_ids=init_ids)
+    runs = RunRecords(RunFolder(run)), RunRecords(RunFolder(other))
+    pair = find_pair(*runs, suites=suites, task_ids=task_ids, init_ids=init_ids)
     path = usable_file(output, "--output")
     writers = {".mp4": pair.write, ".webp": pair.write_clip}
     if path.suffix.lower() not in writers:

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from contracts.episode import EpisodeKey
-from eval.metrics.success import summarize
+from eval.metrics.results_file import results_of
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
 from eval.records.json_files import write_json
 from sim_envs.fake import FakeWorld
 from tests.commands import ROOT, execute
-from tests.eval.factory import RunBuilder, episode, key
+from tests.eval.factory import RunBuilder, episode, key, run_rows
 
 EXAMPLES = ROOT / "examples"
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -288,8 +288,8 @@ def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(sub
     run = RunBuilder.at(tmp_path / "runs/shards/3/run", status="interrupted").add_all("se")
     assert submitted()[1].endswith("--resume")
     run.folder.write_manifest(run.folder.read_manifest() | {"status": "complete"})
-    write_json(run.folder.results_path, summarize(run.path))
+    write_json(run.folder.results_path, results_of(run_rows(run.folder)))
     assert submitted()[1].endswith("--resume")
     run.add(episode(key(1)))
-    write_json(run.folder.results_path, summarize(run.path))
+    write_json(run.folder.results_path, results_of(run_rows(run.folder)))
     assert submitted() == (0, "share 3/16 is complete")

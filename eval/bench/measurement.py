@@ -18,7 +18,7 @@ import numpy as np
 
 from eval.bench.serving import SUFFIX, PolicyRunner, QueryTimes
 from eval.bench.workloads import BUDGETED, BenchConfiguration, Workload
-from eval.metrics.statistics import Interval, bounds, quantiles
+from eval.metrics.statistics import Interval, quantiles
 from oxygen.model.config import ModelInput
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner
@@ -185,7 +185,7 @@ def ratio_fields(
 ) -> dict[str, Any]:
     """A `paired_ratio` as field `name` of a row, and its interval as field `interval`, else `NAME_ci95`."""
     ratio = paired_ratio(numerators, denominators, expected=expected)
-    return {name: ratio.value, interval or f"{name}_ci95": bounds(ratio.ci95)}
+    return {name: ratio.value, interval or f"{name}_ci95": ratio.ci95 and list(ratio.ci95)}
 
 
 def _median_95(sample: np.ndarray) -> Interval | None:
@@ -267,7 +267,7 @@ def aggregate(
             **_totals(samples, each, horizon, workload.robots),
             "stage_ms": median_stages(samples.stages),
             "decode_growth": growth and growth.value,
-            "decode_growth_ci95": growth and bounds(growth.ci95),
+            "decode_growth_ci95": growth and growth.ci95 and list(growth.ci95),
             **_ratios(each, frame_ms, action_ms, predicted),
             "actions_sha256": hashlib.sha256("".join(samples.actions).encode()).hexdigest(),
             "actions_equal": samples.actions == reference.actions if len(measured) > 1 else None,
@@ -330,4 +330,4 @@ def _totals(samples: Samples, configuration: BenchConfiguration, horizon: int, r
 
 def _percentiles(name: str, values: np.ndarray | Sequence[float]) -> dict[str, float | None]:
     found = quantiles(np.ravel(values))
-    return {f"{name}_{p}": found.get(p) for p in ("p50", "p95", "p99")}
+    return {f"{name}_{p}": getattr(found, p, None) for p in ("p50", "p95", "p99")}

@@ -24,13 +24,13 @@ from configs.schema import PolicyConfig, RunConfig
 from configs.training import PipelineConfig
 from contracts.errors import UsageError
 from contracts.hashing import hash_file
-from eval.metrics.statistics import bounds, wilson_95
-from eval.metrics.success import summarize
+from eval.metrics.language import Percentage
+from eval.metrics.rows import RunRows
+from eval.metrics.statistics import scaled, wilson_95
 from eval.policies.resolved import read_policy
 from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
-from eval.records.reader import read_episodes, read_identity, require_runs
-from eval.records.schema import RunFolder
+from eval.records.reader import RunRecords, require_runs
 from oxygen.model.config import preset
 from oxygen.presets.policies import no_checkpoint, read_record
 from oxygen.robots.norms import checkpoint_norms
@@ -205,8 +205,7 @@ class BundledResult(BaseModel, frozen=True):
     tasks: Mapping[int, tuple[int, int]]  # task id to successful and graded episodes
     n_errors: int  # episodes with errors, which are not graded
     latency_ms: Mapping[str, float]  # stage to median over all queries, milliseconds
-    # Language task to the grades of its texts at request (see `summarize_language`).
-    texts: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    texts: Mapping[str, Mapping[str, Percentage]]  # language task to the grades of its texts at request
     machine: str  # processor, cores and accelerators
     commit: str | None  # commit of the code that ran
     finished: str  # time it finished
@@ -229,22 +228,22 @@ def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
     write_json(folder / _FILE, _Results(results=tuple(ordered)).model_dump(mode="json"))
 
 
-def results_of(run: RunFolder, *, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
+def results_of(run: RunRecords, *, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
     """The results of a recorded run, whose options have another preset's name than `name`, if it is of one.
 
     Raises:
         UsageError: The run is incomplete, of weights with another SHA-256 than `weights`, or of a preset with
             these weights that predicts something else than they do.
     """
-    identity, manifest = read_identity(run), run.read_manifest()
+    identity, manifest, path = run.identity, run.folder.read_manifest(), run.folder.path
     if identity.status != "complete":
-        raise UsageError(f"{run.path} is {identity.status}; complete it with --resume, or leave it out")
+        raise UsageError(f"{path} is {identity.status}; complete it with --resume, or leave it out")
     if identity.weights_sha256 != weights:
         raise UsageError(
-            f"{run.path} is a run of {identity.policy} with other weights than {weights[:12]} "
+            f"{path} is a run of {identity.policy} with other weights than {weights[:12]} "
             f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
         )
-    results, episodes, hardware = summarize(run.path), read_episodes(run), manifest["hardware"]
+    rows, hardware = RunRows(run), manifest["hardware"]
     config, defaults = manifest["config"], RunConfig().model_dump(mode="json")
     left_out = _NOT_OPTIONS | unused_in(config["mode"])
     if config["policy"] == name or config["policy"] not in names(PolicyConfig):
@@ -252,7 +251,7 @@ def results_of(run: RunFolder, *, name: str, predicts: Prediction, weights: str)
         acted = manifest["policy_inputs"].get("predicts", Prediction.ACTIONS)
         if acted != predicts:
             raise UsageError(
-                f"{run.path} is a run of {config['policy']}, whose weights predict {acted}, and {name}'s "
+                f"{path} is a run of {config['policy']}, whose weights predict {acted}, and {name}'s "
                 f"{predicts}; leave it out, or repeat it with a preset"
             )
     machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
@@ -263,26 +262,24 @@ def results_of(run: RunFolder, *, name: str, predicts: Prediction, weights: str)
             mode=identity.mode,
             assets=identity.assets,
             protocol=identity.suite_hashes[suite],
-            init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
+            init_ids=tuple(sorted({key.init_id for key in run.episodes if key.suite == suite})),
             options={
                 option: value
                 for option, value in config.items()
                 if option not in left_out and value != defaults.get(option)
             },
             tasks={
-                task["task_id"]: (task["n_success"], task["n_episodes"])
-                for task in results["per_task"]
-                if task["task_group"] == suite
+                task.task_id: (task.n_success, task.n_episodes) for task in rows.tasks if task.suite == suite
             },
-            n_errors=row["n_errors"],
-            latency_ms={stage: quantiles["p50"] for stage, quantiles in row["latency_ms"].items()},
-            texts={task: texts["at_request"] for task, texts in row["texts"].items()},
+            n_errors=row.n_errors,
+            latency_ms={stage: quantiles.p50 for stage, quantiles in row.latency_ms.items()},
+            texts={task: texts.at_request for task, texts in row.texts.items()},
             machine=", ".join(part for part in machine if part != "cpu: cpu"),
             commit=manifest["git"]["commit"],
             finished=manifest["finished"],
         )
-        for suite, row in results["per_suite"].items()
-        if row["n_episodes"]
+        for suite, row in rows.suites.items()
+        if row.n_episodes
     ]
 
 
@@ -336,14 +333,14 @@ def render(folder: Path) -> str:
 def _row(result: BundledResult) -> dict[str, Any]:
     successes = sum(solved for solved, _ in result.tasks.values())
     episodes = sum(graded for _, graded in result.tasks.values())
-    low, high = bounds(wilson_95(successes, episodes), 100) or (0.0, 100.0)
+    low, high = scaled(wilson_95(successes, episodes), 100) or (0.0, 100.0)
     rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
     lowest = min(rates.values())
     weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == lowest))
     texts = []
     for task, measures in _MEASURES.items():
         scores = result.texts.get(task, {})
-        shown = ", ".join(f"{each} {scores[each]['pc']:.1f}" for each in measures if each in scores)
+        shown = ", ".join(f"{each} {scores[each].pc:.1f}" for each in measures if each in scores)
         texts += [f"{task} {shown}"] if task in result.texts else []
     options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
     return {

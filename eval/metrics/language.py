@@ -4,6 +4,7 @@ Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are co
 are counts out of totals, so that episodes, tasks and suites add up.
 """
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -15,7 +16,7 @@ from contracts.episode import EpisodeResult, Share, Shares, TextScores
 from contracts.query import QueryRecord
 from contracts.text import Text
 from contracts.truth import Memory, Narration, Truth
-from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, ratio_of_sums
+from eval.metrics.statistics import Interval, MeanDifference, cluster_bootstrap_95, ratio_of_sums, scaled
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 
@@ -216,15 +217,41 @@ def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
 
 
-def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """Language task to its row; empty if no text was finished.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Percentage:
+    """A pooled percentage."""
 
-    `at_request` and `on_delivery` map each measure to its percentage over all graded texts (`pc`), the 95 %
-    bootstrap interval over episodes (`ci95`; None for one episode, or if all agree) and the number of
-    decisions (`n`). `current` is currency: the percentage of simulated time in which the text delivered last
-    is true, memories by the F1 of their items; None on clock `paused`. `lost` is the drop of the headline
-    measure from request to delivery in percentage points, `staleness_ms` the mean simulated time between.
-    """
+    pc: float
+    ci95: Interval | None  # its 95 % bootstrap interval over episodes; None for few, or if all agree
+    n: int  # decisions, or episodes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Drop:
+    """A drop of a percentage, in points."""
+
+    pc: float
+    ci95: Interval | None  # its 95 % bootstrap interval over episodes; None if undefined
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRow:
+    """The texts of one language task in some episodes."""
+
+    n_texts: int  # finished texts
+    n_not_graded: int
+    n_oracle: int
+    staleness_ms: float | None  # mean simulated time from request to delivery
+    at_request: Mapping[str, Percentage]  # by measure, over all graded texts
+    on_delivery: Mapping[str, Percentage]
+    lost: Drop | None  # the drop of the headline measure from request to delivery
+    # Currency: simulated time in which the text delivered last is true, memories by the F1 of their items;
+    # None on clock `paused`.
+    current: Percentage | None
+
+
+def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, TextRow]:
+    """Language task to its row; empty if no text was finished."""
     rows = {}
     for task, headline in HEADLINES.items():
         scores = [episode.texts[task] for episode in episodes if task in episode.texts]
@@ -233,16 +260,16 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
             on_delivery = [score.on_delivery for score in scores]
             headlines = [[share.get(headline, Share()) for share in x] for x in (at_request, on_delivery)]
             columns = _current_columns(task, episodes)
-            rows[task] = {
-                "n_texts": sum(score.texts for score in scores),
-                "n_not_graded": sum(score.not_graded for score in scores),
-                "n_oracle": sum(score.oracle for score in scores),
-                "staleness_ms": mean_staleness_ms(episodes, [task]),
-                "at_request": _percentages(at_request),
-                "on_delivery": _percentages(on_delivery),
-                "lost": difference(*headlines),
-                "current": columns and _pooled(*columns, n=len(episodes), method="percentile"),
-            }
+            rows[task] = TextRow(
+                n_texts=sum(score.texts for score in scores),
+                n_not_graded=sum(score.not_graded for score in scores),
+                n_oracle=sum(score.oracle for score in scores),
+                staleness_ms=mean_staleness_ms(episodes, [task]),
+                at_request=_percentages(at_request),
+                on_delivery=_percentages(on_delivery),
+                lost=difference(*headlines),
+                current=columns and _pooled(*columns, n=len(episodes), method="percentile"),
+            )
     return rows
 
 
@@ -292,13 +319,13 @@ def mean_staleness_ms(
     return 1e3 * sum(score.staleness_s for score in scores) / texts if texts else None
 
 
-def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:
+def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Percentage]:
     measures = dict.fromkeys(measure for share in shares for measure in share)
     rows = {m: percentage([share.get(m, Share()) for share in shares]) for m in measures}
     return {measure: row for measure, row in rows.items() if row is not None}
 
 
-def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
+def percentage(shares: Sequence[Share]) -> Percentage | None:
     """Pooled percentage with interval; None if all totals are 0."""
     hits, of = _columns([share for share in shares if share.of])
     return _pooled(hits, of, n=int(of.sum())) if len(of) else None
@@ -306,18 +333,19 @@ def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
 
 def _pooled(
     part: np.ndarray, whole: np.ndarray, *, n: int, method: Literal["BCa", "percentile"] = "BCa"
-) -> dict[str, Any]:
+) -> Percentage:
     interval = cluster_bootstrap_95(ratio_of_sums, part, whole, method=method)
-    return {"pc": 100 * float(ratio_of_sums(part, whole)), "ci95": bounds(interval, 100), "n": n}
+    return Percentage(pc=100 * float(ratio_of_sums(part, whole)), ci95=scaled(interval, 100), n=n)
 
 
-def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:
+def difference(before: Sequence[Share], after: Sequence[Share]) -> Drop | None:
     """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined."""
     pairs = [pair for pair in zip(before, after, strict=True) if any(share.of for share in pair)]
     if not pairs or not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)):
         return None
     columns = (*_columns([pair[0] for pair in pairs]), *_columns([pair[1] for pair in pairs]))
-    return {"pc": 100 * float(_fall(*columns)), "ci95": bounds(cluster_bootstrap_95(_fall, *columns), 100)}
+    interval = scaled(cluster_bootstrap_95(_fall, *columns), 100)
+    return Drop(pc=100 * float(_fall(*columns)), ci95=interval)
 
 
 def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:

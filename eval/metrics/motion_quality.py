@@ -8,7 +8,6 @@ path. It depends on neither size nor duration of a movement; of a straight minim
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int
@@ -16,16 +15,24 @@ from jaxtyping import Float64, Int
 from contracts.episode import EpisodeResult, MotionQuality, Outcome
 from contracts.interface import ActionSpec
 from contracts.query import QueryRecord
-from eval.metrics.statistics import MeanDifference, bounds, mean_95, mean_difference
+from eval.metrics.statistics import Interval, MeanDifference, mean_95, mean_difference
 
 _HOLDING = -1  # stands for the query of a chunk while the robot holds still
-
 
 MEASURES = tuple(field.name for field in dataclasses.fields(MotionQuality))
 
 
-def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
-    """Measure to its mean, 95 % bootstrap interval and number `n`, over the solved episodes that have it.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mean:
+    """The mean of a measure over episodes."""
+
+    mean: float
+    ci95: Interval | None  # its 95 % bootstrap interval; None if undefined
+    n: int  # episodes
+
+
+def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, Mean]:
+    """Measure to its mean over the solved episodes that have it.
 
     Episodes that fail last until the limit, which measures of a whole movement depend on.
     """
@@ -34,8 +41,7 @@ def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, dict[str, Any
         motions = [episode.motion for episode in graded if episode.outcome is Outcome.SUCCESS]
         values = [value for motion in motions if (value := getattr(motion, measure)) is not None]
         if values:
-            interval = bounds(mean_95(values))
-            summary[measure] = {"mean": float(np.mean(values)), "ci95": interval, "n": len(values)}
+            summary[measure] = Mean(mean=float(np.mean(values)), ci95=mean_95(values), n=len(values))
     return summary
 
 

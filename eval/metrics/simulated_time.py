@@ -4,7 +4,6 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,11 @@ from eval.metrics.statistics import (
     Interval,
     MeanDifference,
     agreed,
-    bounds,
     cluster_bootstrap_95,
     mean_95,
     mean_difference,
     ratio_of_sums,
+    scaled,
     wilson_95,
 )
 
@@ -30,22 +29,34 @@ def restricted_s(episode: EpisodeResult, limits_s: Mapping[str, float]) -> float
     return limits_s.get(episode.key.suite, at_limit)
 
 
-def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float]) -> dict[str, Any]:
-    """The fields of a results row about simulated time, over graded episodes.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeToSuccess:
+    """Simulated seconds to success over the solved episodes."""
 
-    All are None if no episode recorded its simulated time.
+    mean: float
+    median: float
+    n: int  # solved episodes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SimulatedTime:
+    """What a row says about simulated time. All is None if no episode recorded its own."""
+
+    time_to_success_s: TimeToSuccess | None = None  # None if none was solved
+    # Mean simulated seconds to success, where an unsolved episode counts as its limit, and its interval.
+    restricted_mean_s: float | None = None
+    restricted_mean_ci95: Interval | None = None
+    query_hz: float | None = None  # queries per simulated second
+    pc_held: float | None = None  # percent of control steps in which the robot held still
+    pc_continued: float | None = None  # percent of those in which the previous chunk continued during a query
+    tokens_per_simulated_s: float | None = None  # decoded language tokens
+    skipped_per_query: float | None = None  # skipped leading actions of a chunk
+
+
+def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float]) -> SimulatedTime:
+    """Simulated time over graded episodes.
 
     `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
-
-    Returns:
-        `restricted_mean_s`: mean simulated seconds to success, where an unsolved episode counts as its limit,
-            with its bootstrap interval in `restricted_mean_ci95`.
-        `time_to_success_s`: mean and median simulated seconds over the `n` solved episodes; None if none.
-        `query_hz`: queries per simulated second, over all episodes.
-        `pc_held`: percent of control steps in which the robot held still for lack of an action.
-        `pc_continued`: percent of control steps in which the previous chunk continued during a query.
-        `skipped_per_query`: skipped leading actions of a chunk, per query.
-        `tokens_per_simulated_s`: decoded language tokens per simulated second, over all episodes.
     """
     timed = [episode for episode in graded if episode.simulated_s is not None]
     steps, queries = sum(e.steps for e in timed), sum(e.queries for e in timed)
@@ -53,18 +64,18 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
     times, time_to_success = [e.success_s for e in timed if e.success_s is not None], None
     if times:
         median = statistics.median(times)
-        time_to_success = {"mean": statistics.fmean(times), "median": median, "n": len(times)}
+        time_to_success = TimeToSuccess(mean=statistics.fmean(times), median=median, n=len(times))
     restricted = [s for each in timed if (s := restricted_s(each, limits_s)) is not None]
-    return {
-        "time_to_success_s": time_to_success,
-        "restricted_mean_s": statistics.fmean(restricted) if restricted else None,
-        "restricted_mean_ci95": bounds(mean_95(restricted)),
-        "query_hz": _ratio(queries, seconds),
-        "pc_held": _ratio(100 * sum(e.held_steps for e in timed), steps),
-        "pc_continued": _ratio(100 * sum(e.continued_steps for e in timed), steps),
-        "tokens_per_simulated_s": _ratio(sum(e.tokens for e in timed), seconds),
-        "skipped_per_query": _ratio(sum(e.skipped_actions for e in timed), queries),
-    }
+    return SimulatedTime(
+        time_to_success_s=time_to_success,
+        restricted_mean_s=statistics.fmean(restricted) if restricted else None,
+        restricted_mean_ci95=mean_95(restricted),
+        query_hz=_ratio(queries, seconds),
+        pc_held=_ratio(100 * sum(e.held_steps for e in timed), steps),
+        pc_continued=_ratio(100 * sum(e.continued_steps for e in timed), steps),
+        tokens_per_simulated_s=_ratio(sum(e.tokens for e in timed), seconds),
+        skipped_per_query=_ratio(sum(e.skipped_actions for e in timed), queries),
+    )
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -146,6 +157,6 @@ def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
     at = sorted({0.0, *times.tolist(), max(lengths)})
     curve = []
     for seconds, count in zip(at, np.searchsorted(times, at, side="right").tolist(), strict=True):
-        low, high = bounds(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
+        low, high = scaled(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
         curve.append(CurvePoint(seconds=seconds, percent=100 * count / len(graded), low=low, high=high))
     return curve

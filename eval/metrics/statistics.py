@@ -4,9 +4,11 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+
+from contracts.latency import Quantiles
 
 if TYPE_CHECKING:  # the benchmark reads this on machines without it
     from jaxtyping import Float64
@@ -17,17 +19,16 @@ _MIN_CLUSTERS = 6  # of fewer a bootstrap covers 94 % at most, since it never le
 _NO_WIDTH = 1e-9  # width below which an interval is due to rounding alone
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A confidence interval, in the unit of its values."""
+class Interval(NamedTuple):
+    """A confidence interval, in the unit of its values; in JSON a list of both ends."""
 
     low: float
     high: float
 
 
-def bounds(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
-    """The bounds, scaled, as a list for JSON; None without an interval."""
-    return None if interval is None else [scale * interval.low, scale * interval.high]
+def scaled(interval: Interval | None, scale: float) -> Interval | None:
+    """The interval in another unit, such as percent."""
+    return None if interval is None else Interval(low=scale * interval.low, high=scale * interval.high)
 
 
 def wilson_95(successes: int, trials: int) -> Interval | None:
@@ -82,10 +83,10 @@ def cluster_bootstrap_95(
             confidence_level=level,
             rng=np.random.default_rng(0),
         )
-    bounds = np.array(found.confidence_interval)
-    if not np.isfinite(bounds).all():
-        bounds = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
-    low, high = bounds.tolist()
+    ends = np.array(found.confidence_interval)
+    if not np.isfinite(ends).all():
+        ends = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
+    low, high = ends.tolist()
     return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
 
 
@@ -108,6 +109,10 @@ class MeanDifference:
     difference: float  # B minus A
     ci95: Interval | None  # its 95 % bootstrap interval over pairs; None if undefined
     n_pairs: int  # pairs
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types."""
+        return {**dataclasses.asdict(self), "ci95": self.ci95 and self.ci95._asdict()}
 
 
 def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | None:
@@ -201,11 +206,11 @@ def paired_variance(difference: float, only_a: float, only_b: float) -> float:
     return 2 * only_a_share + difference * (1 - difference)
 
 
-def quantiles(values: Iterable[float]) -> dict[str, float]:
-    """`p50`, `p95` and `p99` of the finite values, interpolated linearly; empty without values."""
+def quantiles(values: Iterable[float]) -> Quantiles | None:
+    """Quantiles of the finite values, interpolated linearly; None without values."""
     sample = np.fromiter(values, dtype=np.float64)
     sample = sample[np.isfinite(sample)]
     if sample.size == 0:
-        return {}
+        return None
     p50, p95, p99 = np.quantile(sample, [0.5, 0.95, 0.99]).tolist()
-    return {"p50": p50, "p95": p95, "p99": p99}
+    return Quantiles(p50=p50, p95=p95, p99=p99)

@@ -1,6 +1,7 @@
 """Reads recorded runs. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
+import functools
 import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,9 @@ from configs.paths import is_locked
 from configs.schema import RunConfig
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
+from contracts.query import QueryRecord
 from eval.records.protocol import protocol_hash, suite_hash, without
+from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
 from oxygen.training.run_folder import RUN_FILE
 from sim_envs.suite import Assets
@@ -168,7 +171,36 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     return episodes
 
 
-def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
+@dataclasses.dataclass(frozen=True)
+class RunRecords:
+    """The records of a run: its episodes and query logs are read once, when they are first asked for.
+
+    All raise a UsageError for a record that cannot be read.
+    """
+
+    folder: RunFolder
+    _queries: dict[EpisodeKey, Sequence[QueryRecord]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def identity(self) -> RunIdentity:
+        """The identity, with the status that the run has now."""
+        return read_identity(self.folder)
+
+    @functools.cached_property
+    def episodes(self) -> Mapping[EpisodeKey, EpisodeResult]:
+        """The episodes in the order they were first recorded."""
+        return read_episodes(self.folder)
+
+    def queries(self, key: EpisodeKey) -> Sequence[QueryRecord]:
+        """The queries of an episode in order; none without a query log."""
+        if key not in self._queries:
+            self._queries[key] = read_queries(self.folder, key)
+        return self._queries[key]
+
+
+def require_runs(paths: Sequence[Path]) -> list[RunRecords]:
     """`find_runs`, where none is a UsageError, too."""
     if found := find_runs(paths):
         return found
@@ -177,18 +209,18 @@ def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
     )
 
 
-def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
+def find_runs(paths: Sequence[Path]) -> list[RunRecords]:
     """All runs in or below the paths, without duplicates.
 
     Other folders are skipped; a path that is not a folder is a UsageError. Rollouts of a training are found
     only if its folder is one of the paths.
     """
-    found: dict[Path, RunFolder] = {}
+    found: dict[Path, RunRecords] = {}
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
         for folder in _runs_in(path, seen=set()):
-            found.setdefault(folder.resolve(), RunFolder(folder))
+            found.setdefault(folder.resolve(), RunRecords(RunFolder(folder)))
     return list(found.values())
 
 

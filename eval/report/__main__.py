@@ -26,6 +26,7 @@ def main(
             folder alone gives the page of the sweep.
         output_dir: Folder of the page. Default: `report` in the first folder.
     """
+    from eval.records.reader import require_runs
     from eval.records.run_folders import SweepFolder
     from eval.report.pages.run_report import REPORT, write_report  # slow: statistics; --help needs none
     from eval.report.sweep_plots import write_sweep_page
@@ -36,7 +37,10 @@ def main(
     is_sweep = len(runs) == 1 and sweep.record_path.is_file()
     default = (sweep.path if is_sweep else runs[0]) / REPORT
     folder = default if output_dir is None else usable_folder(output_dir, "--output-dir")
-    page = write_sweep_page(sweep, sweep.read_finished(), folder) if is_sweep else write_report(runs, folder)
+    if is_sweep:
+        page = write_sweep_page(sweep, sweep.read_finished(), folder)
+    else:
+        page = write_report(require_runs(runs), folder)
     sys.stdout.write(f"{shown(page)}\n")
 
 

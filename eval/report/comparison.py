@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from contracts.episode import EpisodeResult, Outcome, Share
 from contracts.errors import UsageError, pluralize
+from contracts.latency import Quantiles
 from contracts.query import QueryRecord
 from contracts.text import Text, TextRequest
 from contracts.truth import Truth
@@ -23,6 +24,7 @@ from eval.metrics.language import (
 )
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import PairCounts
+from eval.metrics.rows import LATENCY_STAGES
 from eval.metrics.simulated_time import (
     CurvePoint,
     RestrictedTimes,
@@ -38,11 +40,9 @@ from eval.metrics.statistics import (
     mcnemar_exact,
     paired_difference_95,
     quantiles,
+    scaled,
 )
-from eval.metrics.success import LATENCY_STAGES
-from eval.records.query_logs import read_queries
-from eval.records.reader import RunIdentity, read_episodes
-from eval.records.schema import RunFolder
+from eval.records.reader import RunIdentity, RunRecords
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
 from eval.report.table import PAUSED
@@ -97,7 +97,7 @@ class TextDifference:
     a: float
     b: float
     difference: float  # B's minus A's, percentage points
-    interval: Sequence[float] | None  # its 95 % bootstrap interval over episodes; None if undefined
+    interval: Interval | None  # its 95 % bootstrap interval over episodes; None if undefined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,8 +150,8 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
             rate_a, rate_b = percentage(shares_a), percentage(shares_b)
             gain = difference(shares_b, shares_a)  # the drop from B to A
             if rate_a is not None and rate_b is not None and gain is not None:
-                values = {"a": rate_a["pc"], "b": rate_b["pc"], "difference": gain["pc"]}
-                differences.append(TextDifference(task=task, when=when, **values, interval=gain["ci95"]))
+                values = {"a": rate_a.pc, "b": rate_b.pc, "difference": gain.pc}
+                differences.append(TextDifference(task=task, when=when, **values, interval=gain.ci95))
         n_pairs = sum(len(of_a) for of_a, _ in graded) if in_pairs else 0
         if differences or (in_pairs and (n_pairs or only_a or only_b)):
             found.append(
@@ -249,8 +249,7 @@ class PairTable:
     @property
     def difference_ci95(self) -> Interval | None:
         """Its 95 % paired score interval (Tango), percentage points."""
-        interval = paired_difference_95(self.only_a, self.only_b, self.graded)
-        return None if interval is None else Interval(low=100 * interval.low, high=100 * interval.high)
+        return scaled(paired_difference_95(self.only_a, self.only_b, self.graded), 100)
 
     @property
     def mcnemar_p(self) -> float:
@@ -282,12 +281,13 @@ def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
 class StageLatency:
     """Quantiles of one stage in both runs, milliseconds, over the queries of the graded pairs."""
 
-    a: Mapping[str, float]
-    b: Mapping[str, float]
+    a: Quantiles
+    b: Quantiles
 
     def ratio(self, quantile: str) -> float | None:
         """B's quantile over A's; None if A's is 0."""
-        return self.b[quantile] / self.a[quantile] if self.a[quantile] else None
+        a, b = (getattr(side, quantile) for side in (self.a, self.b))
+        return b / a if a else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -352,7 +352,7 @@ _MOTION_HEADINGS = {
 _LONGEST_NAME = 24  # maximum length of a label that names a run in a sentence
 
 
-def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Comparison:
+def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> Comparison:
     """Compare two runs of the same episodes in the same world; their policies' inputs may differ.
 
     With `partial`, runs may be unfinished or lack episodes of the other; only common ones are compared.
@@ -363,9 +363,9 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
     """
     identities = require_one_world(run_a, run_b)
     unfinished = [identity for identity in identities if identity.status != "complete"]
-    a, b = read_episodes(run_a), read_episodes(run_b)
+    a, b = run_a.episodes, run_b.episodes
     if not partial or not a.keys() & b.keys():
-        require_same_episodes((run_a, run_b), (a, b))
+        require_same_episodes(run_a, run_b)
     if unfinished and not partial:
         run = unfinished[0]
         raise UsageError(
@@ -376,11 +376,8 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
     graded = list(filter(is_graded, pairs))
     if not graded:
         why = f"of {len(pairs)} that both have, each is an error in one" if pairs else "none is recorded"
-        raise UsageError(f"{run_a.run_id} and {run_b.run_id} share no graded episode: {why}")
-    queries = [
-        EpisodeQueries(key=x.key, a=read_queries(run_a, x.key), b=read_queries(run_b, x.key))
-        for x, _ in graded
-    ]
+        raise UsageError(f"{run_a.folder.run_id} and {run_b.folder.run_id} share no graded episode: {why}")
+    queries = [EpisodeQueries(key=x.key, a=run_a.queries(x.key), b=run_b.queries(x.key)) for x, _ in graded]
     latency = {}
     for stage in LATENCY_STAGES:
         in_a = quantiles(q.timings_ms[stage] for e in queries for q in e.a if stage in q.timings_ms)

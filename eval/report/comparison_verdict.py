@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +19,7 @@ from eval.metrics.noninferiority import (
     verdict_of,
 )
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
-from eval.metrics.statistics import Interval, bounds
+from eval.metrics.statistics import Interval
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable, TextPairs, Unpaired
 from eval.report.result_tables import MEASURES
@@ -218,7 +218,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         rows = [
             [
                 f"{stage}, {quantile}",
-                *(f"{each[quantile]:.1f}" for each in (latency.a, latency.b)),
+                *(f"{getattr(each, quantile):.1f}" for each in (latency.a, latency.b)),
                 number(latency.ratio(quantile), ".2f"),
             ]
             for stage, latency in comparison.latency.items()
@@ -230,7 +230,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         rows = [
             [
                 heading,
-                *_compared(each.a, each.b, each.difference, bounds(each.ci95), ".2f"),
+                *_compared(each.a, each.b, each.difference, each.ci95, ".2f"),
                 str(each.n_pairs),
             ]
             for heading, each in comparison.measures.items()
@@ -277,11 +277,12 @@ def _rates(comparison: Comparison) -> Table:
     p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
     rows = []
     for suite, pairs in _rows(comparison):
-        ends = bounds(pairs.difference_ci95)
         a, b = pairs.percent_a, pairs.percent_b
         rates = percentage(a, 1, " %"), percentage(b, 1, " %")
         p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
-        rows.append([suite, *rates, *_compared(a, b, pairs.difference, ends, ".1f")[2:], p_value])
+        rows.append(
+            [suite, *rates, *_compared(a, b, pairs.difference, pairs.difference_ci95, ".1f")[2:], p_value]
+        )
     return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)
 
 
@@ -295,9 +296,9 @@ def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
 
 
 def _compared(
-    a: float | None, b: float | None, difference: float | None, ends: Sequence[float] | None, form: str
+    a: float | None, b: float | None, difference: float | None, ends: Interval | None, form: str
 ) -> list[str]:
-    between = "–" if ends is None else f"{ends[0]:+{form}} to {ends[1]:+{form}}"
+    between = "–" if ends is None else f"{ends.low:+{form}} to {ends.high:+{form}}"
     return [number(a, form), number(b, form), number(difference, f"+{form}"), between]
 
 

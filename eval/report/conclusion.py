@@ -1,11 +1,11 @@
 """The conclusion of an evaluation in one plain sentence, which leads with what is known."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from contracts.errors import pluralize
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
+from eval.metrics.rows import Rate
 from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_verdict import Judgements
 from eval.report.table import percentage
@@ -14,17 +14,17 @@ Judged = tuple[Comparison, Judgements]
 """A comparison and its verdicts."""
 
 
-def conclude_run(label: str, rate: Mapping[str, Any] | None, n_episodes: int) -> str:
-    """The success rate of a run, as `rate_of` gives it, with its interval; errors are not failures.
+def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:
+    """The success rate of a run with its interval; errors are not failures.
 
     With more errors than a verdict allows, the sentence begins with them.
     """
-    n_errors = n_episodes - (rate["of"] if rate else 0)
+    n_errors = n_episodes - (rate.of if rate else 0)
     failed = f"{n_errors} of {pluralize(n_episodes, 'episode')} ended in an error"
     if rate is None:
         return f"No episode of {label} is graded: {failed}."
-    between = f"95 % interval {_percent(rate['low'])} to {_percent(rate['high'])} %"
-    solved = f"{label} solved {_percent(rate['percent'])} % of {pluralize(rate['of'], 'episode')} ({between})"
+    between = f"95 % interval {_percent(rate.low)} to {_percent(rate.high)} %"
+    solved = f"{label} solved {_percent(rate.percent)} % of {pluralize(rate.of, 'episode')} ({between})"
     if exceeds(n_errors, n_episodes):
         return f"Too many errors for a verdict: {failed}; of the others, {solved}."
     return f"{solved}."

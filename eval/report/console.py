@@ -4,9 +4,9 @@ import datetime as dt
 import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Group
 from rich.live import Live
@@ -21,7 +21,7 @@ from configs.paths import shown
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from contracts.errors import pluralize
 from contracts.motion import NONE
-from eval.metrics.success import Results, rate_of
+from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, policy_name
 from eval.report.labels import labels_of
@@ -152,7 +152,7 @@ class EvaluationConsole(Monitor):
             markup=False,
         )
 
-    def conclude(self, results: Sequence[Results]) -> None:
+    def conclude(self, results: Sequence[RunRows]) -> None:
         """Print the last screen, after the details if they are asked for."""
         if self._verbose:
             show_details(self._rich, self._runs, results)
@@ -178,7 +178,7 @@ class EvaluationConsole(Monitor):
         rates = []
         for name, results in zip(names, self._results, strict=True):
             rate = rate_of(results)
-            between = f" ({rate['low']:.0f}–{rate['high']:.0f})" if rate and has_room else ""
+            between = f" ({rate.low:.0f}–{rate.high:.0f})" if rate and has_room else ""
             rates.append(f"{name} {_percent(rate)}{between}")
         return ", ".join([*rates, *self._errors_and_pace()])
 
@@ -197,7 +197,7 @@ class SweepConsole(EvaluationConsole):
     def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """Show nothing: a sweep has too many cells to name the running ones."""
 
-    def conclude(self, results: Sequence[Results]) -> None:
+    def conclude(self, results: Sequence[RunRows]) -> None:
         """Print nothing: the results of a sweep are printed together."""
 
     def _heading(self) -> str:
@@ -213,5 +213,5 @@ class SweepConsole(EvaluationConsole):
         return ", ".join([f"{_percent(rate)} solved", *self._errors_and_pace()])
 
 
-def _percent(rate: Mapping[str, Any] | None) -> str:
-    return percentage(rate["percent"] if rate else None, 0, " %")
+def _percent(rate: Rate | None) -> str:
+    return percentage(rate.percent if rate else None, 0, " %")

@@ -13,14 +13,14 @@ from configs.console import visible_text
 from contracts.episode import EpisodeResult, Outcome, graded_only, solved
 from contracts.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
-from eval.metrics.success import Results, summarize
-from eval.records.reader import RunIdentity, read_episodes, read_identity
+from eval.metrics.results_file import eval_times, lerobot_group, lerobot_metrics
+from eval.metrics.rows import Row, RunRows
+from eval.records.reader import RunIdentity, RunRecords
 from eval.records.schema import RunFolder
 from eval.report.leaderboard import leaderboard_latex, read_leaderboard
 from eval.report.table import PAUSED, to_csv
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
-_REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLUMNS = (
     *("task", "language", "outcome", "steps", "queries", "simulated_s", "held_steps"),
@@ -31,37 +31,30 @@ _COLUMNS = (
 
 def lerobot(folder: RunFolder) -> str:
     """The `eval_info.json` of `lerobot-eval`, with counts and 95 % Wilson intervals (LeRobot #4628)."""
-    run, results = _read_rates(folder)
-    overall = results["overall"]
+    run, rows = _read_rates(folder)
 
-    def with_paths(row: Mapping[str, Any]) -> dict[str, Any]:
-        """The row with its videos' paths from the current directory."""
-        return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
-
-    def parts(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-        return {name: row[name] for name in names}
+    def rates(row: Row) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in _RATES}
 
     return _json(
         {
             "per_task": [
                 {
-                    "task_group": badged(task["task_group"], run.assets.name),
-                    "task_id": task["task_id"],
-                    "metrics": with_paths(task["metrics"]),
-                    **parts(task, _RATES),
+                    "task_group": badged(task.suite, run.assets.name),
+                    "task_id": task.task_id,
+                    "metrics": lerobot_metrics(task, folder.path),
+                    **rates(task),
                 }
-                for task in results["per_task"]
+                for task in rows.tasks
             ],
             "per_group": {
-                badged(suite, run.assets.name): {
-                    **with_paths(row),
-                    **parts(results["per_suite"][suite], _RATES),
-                }
-                for suite, row in results["per_group"].items()
+                badged(suite, run.assets.name): {**lerobot_group(row, folder.path), **rates(row)}
+                for suite, row in rows.suites.items()
             },
             "overall": {
-                **with_paths(parts(overall, _REWARDS)),
-                **parts(overall, (*_RATES, "eval_s", "eval_ep_s")),
+                **lerobot_group(rows.overall, folder.path),
+                **rates(rows.overall),
+                **eval_times(rows.overall),
             },
         }
     )
@@ -194,7 +187,7 @@ def model_card(folder: RunFolder) -> str:
     """The front matter of a Hugging Face model card: `model-index` with a result per suite."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    run, results = _read_rates(folder)
+    run, rows = _read_rates(folder)
     protocol = {"mode": run.mode, "clock": run.clock, "assets": visible_text(str(run.assets))}
     found = [
         EvalResult(
@@ -205,14 +198,14 @@ def model_card(folder: RunFolder) -> str:
             dataset_args={**protocol, "protocol": run.suite_hashes.get(suite, run.protocol_hash)},
             metric_type="success_rate",
             metric_name="success rate (%)",
-            metric_value=round(row["pc_success"], 2),
+            metric_value=round(row.pc_success, 2),
             metric_args={
-                "n_episodes": row["n_episodes"],
-                "wilson_ci95": [round(bound, 2) for bound in row["pc_success_ci95"]],
+                "n_episodes": row.n_episodes,
+                "wilson_ci95": [round(bound, 2) for bound in row.pc_success_ci95],
             },
         )
-        for suite, row in results["per_suite"].items()
-        if row["n_episodes"]
+        for suite, row in rows.suites.items()
+        if row.pc_success is not None and row.pc_success_ci95 is not None
     ]
     card = ModelCardData(model_name=visible_text(run.policy), pipeline_tag="robotics", eval_results=found)
     return f"---\n{card.to_yaml()}\n---\n"
@@ -231,8 +224,8 @@ that have no place for errors also for a run with more errors than the budget.""
 
 
 def _read(folder: RunFolder) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
-    run = read_identity(folder)
-    episodes = list(read_episodes(folder).values())
+    records = RunRecords(folder)
+    run, episodes = records.identity, list(records.episodes.values())
     if run.status != "complete" or not episodes:
         raise UsageError(
             f"{folder.path} is {run.status} with {len(episodes)} of {run.n_planned} episodes; complete it "
@@ -241,7 +234,7 @@ def _read(folder: RunFolder) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
     return run, episodes
 
 
-def _read_rates(folder: RunFolder) -> tuple[RunIdentity, Results]:
+def _read_rates(folder: RunFolder) -> tuple[RunIdentity, RunRows]:
     run, episodes = _read(folder)
     errors = len(episodes) - len(graded_only(episodes))
     if exceeds(errors, len(episodes)):
@@ -249,7 +242,7 @@ def _read_rates(folder: RunFolder) -> tuple[RunIdentity, Results]:
             f"{folder.path}: {errors} of {len(episodes)} episodes ended in an error, more than "
             f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
         )
-    return run, summarize(folder.path)
+    return run, RunRows(RunRecords(folder))
 
 
 def _in_xml(text: str) -> str:

@@ -11,10 +11,9 @@ from configs.console import TextConsole, visible_text
 from configs.paths import shown
 from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
-from eval.metrics.success import Results, rate_of
-from eval.records.reader import read_episodes, read_identity
+from eval.metrics.rows import RunRows, rate_of
+from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.conclusion import Judged, conclude, conclude_run
@@ -36,17 +35,17 @@ _LONGEST_ERROR = 160  # characters
 
 
 def show_last_screen(
-    console: TextConsole, runs: Sequence[Run], results: Sequence[Results], *, report: bool
+    console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows], *, report: bool
 ) -> None:
     """Print a row per run, the conclusion, what went wrong, and the paths of report, video and records.
 
     With `report` the page is written first, into the first run's folder.
     """
-    labels = labels_of([read_identity(run.folder) for run in runs])
-    episodes = [list(read_episodes(run.folder).values()) for run in runs]
-    places, remarks = _places(runs, labels, report=report)
+    labels = labels_of([each.records.identity for each in results])
+    episodes = [list(each.records.episodes.values()) for each in results]
+    places, remarks = _places(runs, results, labels, report=report)
     if len(runs) > 1:
-        conclusion, not_compared = _conclusion(runs, labels)
+        conclusion, not_compared = _conclusion(runs, results, labels)
         remarks = [*not_compared, *remarks]
     else:
         conclusion = conclude_run(labels[0], rate_of(episodes[0]), len(episodes[0]))
@@ -65,34 +64,36 @@ def show_last_screen(
 
 
 def _results_table(
-    runs: Sequence[Run], labels: Sequence[str], results: Sequence[Results], width: int
+    runs: Sequence[Run], labels: Sequence[str], results: Sequence[RunRows], width: int
 ) -> TerminalTable:
-    rows = list(zip(labels, (each["overall"] for each in results), strict=True))
-    suites, title = list(results[0]["per_suite"]), ""
+    rows = list(zip(labels, (each.overall for each in results), strict=True))
+    suites, title = list(results[0].suites), ""
     if len(runs) > 1:
         policies = dict.fromkeys(policy_name(run.config.policy) for run in runs)
         title = f"{', '.join(policies)} on {', '.join(suites)}"
     elif 1 < len(suites) <= _MOST_ROWS:
-        rows = [*results[0]["per_suite"].items(), ("all suites", results[0]["overall"])]
-    assets = [read_identity(run.folder).assets.name for run in runs]
+        rows = [*results[0].suites.items(), ("all suites", results[0].overall)]
+    assets = [each.records.identity.assets.name for each in results]
     table = runs_table(badged(title, *assets) if title else "", rows, width=width)
     return to_terminal(table if title else table.marked(badge(*assets)))
 
 
-def _conclusion(runs: Sequence[Run], labels: Sequence[str]) -> tuple[str, list[str]]:
+def _conclusion(
+    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str]
+) -> tuple[str, list[str]]:
     """The conclusion on the runs that can be compared with the first, and why others cannot."""
     compared, judged, problems = [labels[0]], list[Judged](), []
-    for label, run in zip(labels[1:], runs[1:], strict=True):
+    for label, rows in zip(labels[1:], results[1:], strict=True):
         try:
-            judged.append(_judged(runs[0], run))
+            judged.append(_judged(runs[0], results[0], rows))
             compared.append(label)
         except UsageError as error:  # no common graded episode
             problems.append(f"{label} is not compared with {labels[0]}: {error}")
     return conclude(compared, judged) if judged else "No verdict: no two runs can be compared.", problems
 
 
-def _judged(reference: Run, run: Run) -> Judged:
-    comparison, declared = compare(reference.folder, run.folder), reference.config
+def _judged(first: Run, reference: RunRows, rows: RunRows) -> Judged:
+    comparison, declared = compare(reference.records, rows.records), first.config
     return comparison, judge_all(comparison, declared.margin, declared.time_margin)
 
 
@@ -115,17 +116,18 @@ def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]
 
 
 def _places(
-    runs: Sequence[Run], labels: Sequence[str], *, report: bool
+    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str], *, report: bool
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Names and paths of the report, which is written here, the best video and the records; and problems."""
     places, problems, folders = [], list[str](), [run.folder.path for run in runs]
     if report:
         try:
-            places.append(("report", shown(write_report(folders, folders[0] / REPORT))))
+            page = write_report([each.records for each in results], folders[0] / REPORT)
+            places.append(("report", shown(page)))
         except UsageError as error:  # the records are complete without it
             problems.append(f"No report: {error}")
     best_of = next((n for n, run in enumerate(runs) if run.config.mode == "unified"), -1)
-    if (best := best_video(runs[best_of].folder)) is not None:
+    if (best := best_video(results[best_of].records)) is not None:
         path, why = best
         places += [("video", shown(path)), ("", f"{labels[best_of]}, {why}" if len(runs) > 1 else why)]
     listed = folders if len(folders) <= _MOST_ROWS else [folders[0].parent]
@@ -133,9 +135,9 @@ def _places(
     return [*places, *zip(names, map(shown, listed), strict=True)], problems
 
 
-def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[Results]) -> None:
+def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows]) -> None:
     """Print every task, latency and text, and each comparison with the first run in full."""
-    identities = [read_identity(run.folder) for run in runs]
+    identities = [each.records.identity for each in results]
     labels, assets = labels_of(identities), [identity.assets.name for identity in identities]
 
     def show_table(table: Table) -> None:
@@ -151,23 +153,23 @@ def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[Re
     notes = table_notes(table, results)
     for label, result in zip(labels, results, strict=True):
         name = f"{label}: " if len(runs) > 1 else ""
-        notes += [f"{name}{line}" for line in format_results(result["overall"])]
+        notes += [f"{name}{line}" for line in format_results(result.overall)]
     for note in notes:
         console.print(Text(visible_text(note), style="dim"))
-    for run in runs[1:]:
+    for rows in results[1:]:
         console.print()
         try:
-            show(*_judged(runs[0], run), console)
+            show(*_judged(runs[0], results[0], rows), console)
         except UsageError:  # no common graded episode, as the last screen says
             continue
 
 
-def best_video(run: RunFolder) -> tuple[Path, str] | None:
+def best_video(run: RunRecords) -> tuple[Path, str] | None:
     """The video of the best graded episode, and what that did; None without one."""
-    shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
+    shown = [each for each in graded_only(list(run.episodes.values())) if each.video is not None]
     if not shown:
         return None
     best = max(shown, key=merit)
     outcome, requests = best.outcome.value.replace("_", " "), best.requests
     texts = f", {pluralize(requests.finished, 'text')}" if requests.requested else ""
-    return run.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"
+    return run.folder.path / str(best.video), f"{outcome} in {best.steps} steps{texts}: {best.language}"

@@ -22,11 +22,11 @@ from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_of
 from contracts.motion import NONE
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
-from eval.metrics.statistics import bounds, wilson_95
-from eval.metrics.success import summarize
+from eval.metrics.results_file import fields_of
+from eval.metrics.rows import Row, RunRows
+from eval.metrics.statistics import scaled, wilson_95
 from eval.records.protocol import format_inputs
-from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs, warn_skipped
-from eval.records.schema import RunFolder
+from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
 from eval.report.labels import labels_of
@@ -102,7 +102,7 @@ class Entry:
 
     run: RunIdentity
     suite: str
-    row: results.Row
+    row: Row
     episodes: Episodes
     # Heading to the entry of each suite, of one run or of several; empty for one suite.
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
@@ -192,12 +192,12 @@ def read_leaderboard(
         )
     entries: list[Entry] = []
     unranked: list[dict[str, str]] = []
-    for folder in require_runs(paths):
+    for records in require_runs(paths):
         try:
-            ranked, left_out = _read(folder, error_budget)
+            ranked, left_out = _read(records, error_budget)
         except UsageError as error:
-            warn_skipped(folder.path, error)
-            ranked, left_out = [], [{"run_id": folder.run_id, "reason": str(error)}]
+            warn_skipped(records.folder.path, error)
+            ranked, left_out = [], [{"run_id": records.folder.run_id, "reason": str(error)}]
         entries += ranked
         unranked += left_out
     averages: list[Entry] = []
@@ -223,17 +223,17 @@ def read_leaderboard(
     return Leaderboard(suites=tables, unranked=unranked, error_budget=error_budget, published=others)
 
 
-def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
-    run, episodes = read_identity(folder), read_episodes(folder)
+def _read(records: RunRecords, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
+    run, episodes = records.identity, records.episodes
     if run.status != "complete":
         done = f"{len(episodes)} of {run.n_planned} episodes"
         reason = f"{run.status}, {done} are recorded; complete it with --resume"
         return [], [{"run_id": run.run_id, "reason": reason}]
     ranked, left_out = [], []
-    for suite, row in summarize(folder.path)["per_suite"].items():
-        total = row["n_episodes"] + row["n_errors"]
-        if exceeds(row["n_errors"], total, budget=error_budget):
-            errors = f"{row['n_errors']} of {total} episodes on {suite} ended in an error"
+    for suite, row in RunRows(records).suites.items():
+        total = row.n_episodes + row.n_errors
+        if exceeds(row.n_errors, total, budget=error_budget):
+            errors = f"{row.n_errors} of {total} episodes on {suite} ended in an error"
             reason = f"{errors}, more than {error_budget:g} %; run it again"
             left_out.append({"run_id": run.run_id, "reason": reason})
         else:
@@ -265,16 +265,15 @@ def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -
 
 def _average(parts: Mapping[str, Entry], title: str) -> Entry:
     rows = [part.row for part in parts.values()]
-    sizes = [row["n_episodes"] for row in rows]
-    interval = wilson_95(sum(row["n_success"] for row in rows), sum(sizes))
-    average = {
-        "n_episodes": sum(sizes),
-        "n_errors": sum(row["n_errors"] for row in rows),
-        "pc_success": statistics.fmean(row["pc_success"] or 0.0 for row in rows),
-        "pc_success_ci95": bounds(interval, 100) if len(set(sizes)) == 1 else None,
-        "texts": {},
-        "query_hz": None,
-    }
+    sizes, n_success = [row.n_episodes for row in rows], sum(row.n_success for row in rows)
+    interval = scaled(wilson_95(n_success, sum(sizes)), 100) if len(set(sizes)) == 1 else None
+    average = Row(
+        n_episodes=sum(sizes),
+        n_success=n_success,
+        n_errors=sum(row.n_errors for row in rows),
+        pc_success=statistics.fmean(row.pc_success or 0.0 for row in rows),
+        pc_success_ci95=interval,
+    )
     runs = [part.run for part in parts.values()]
     return Entry(
         run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
@@ -299,7 +298,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
             dataclasses.replace(entry, label=badged(label, entry.run.assets.name), rank=rank)
             for entry, label, rank in found
         ]
-        ranked.sort(key=lambda e: (e.rank.best, -(e.row["pc_success"] or 0), e.run.policy, e.run.mode))
+        ranked.sort(key=lambda e: (e.rank.best, -(e.row.pc_success or 0), e.run.policy, e.run.mode))
         inputs = {entry.label: format_inputs(entry.run.policy_inputs) for entry in ranked}
         table = RankedTable(
             title=_title(entries),
@@ -320,9 +319,9 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups)
 
     def latency(heading: str, stage: str) -> Column:
-        def cell(row: results.Row) -> str:
-            found = row["latency_ms"].get(stage)
-            return f"{found['p50']:.1f} / {found['p95']:.1f}" if found else "–"
+        def cell(row: Row) -> str:
+            found = row.latency_ms.get(stage)
+            return f"{found.p50:.1f} / {found.p95:.1f}" if found else "–"
 
         return Column(heading=heading, cell=cell)
 
@@ -336,16 +335,16 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         is_best = any(other.rank.best > 1 for other in entries)
         return f"\\textbf{{{in_latex(rate(entry))}}}" if is_best else in_latex(rate(entry))
 
-    def with_interval(row: results.Row) -> str:
+    def with_interval(row: Row) -> str:
         return f"{results.SUCCESS.cell(row)} ({results.format_interval(row)})"
 
-    def beside(row: results.Row) -> Markup:
+    def beside(row: Row) -> Markup:
         shown = Markup('{}<span class="rate">{}</span>')
         return shown.format(results.SUCCESS.cell(row), results.format_interval(row))
 
-    def interval(row: results.Row) -> Any:
-        text, ends = results.format_interval(row), row["pc_success_ci95"]
-        return text if ends is None else whisker(row["pc_success"], ends, text)
+    def interval(row: Row) -> Any:
+        text, ends = results.format_interval(row), row.pc_success_ci95
+        return text if row.pc_success is None or ends is None else whisker(row.pc_success, ends, text)
 
     rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
     texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
@@ -364,7 +363,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         *map(results.text_column, texts),
         *([results.STALENESS] if is_timed and texts else []),
     ]
-    errors, has_errors = results.ERRORS.of(lambda entry: entry.row), any(row["n_errors"] for row in rows)
+    errors, has_errors = results.ERRORS.of(lambda entry: entry.row), any(row.n_errors for row in rows)
     clock = text("clock", lambda entry: clock_label(entry.run))
     paper = [
         Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
@@ -486,9 +485,9 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                             "rank": entry.rank.best,
                             "possible_ranks": entry.rank,
                             "run": dataclasses.asdict(entry.run),
-                            "results": {name: entry.row[name] for name in _IN_JSON if name in entry.row},
+                            "results": {name: fields_of(entry.row)[name] for name in _IN_JSON},
                             "pc_success_of_suites": {
-                                part.suite: part.row["pc_success"] for part in entry.parts.values()
+                                part.suite: part.row.pc_success for part in entry.parts.values()
                             },
                         }
                         for entry in table.table.rows

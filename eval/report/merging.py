@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.paths import read_json_object
 from configs.schema import EpisodesConfig, RunConfig
 from contracts.env_seed import FIXED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
-from eval.metrics.success import summarize
+from eval.metrics.results_file import results_of
+from eval.metrics.rows import RunRows
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash, suite_hash, without
-from eval.records.reader import read_episodes, read_identity
+from eval.records.reader import RunRecords, read_episodes, read_identity
 from eval.records.run_folders import (
     SweepFolder,
     begin,
@@ -71,7 +71,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
     merged = [_merged([run.folder for run in cell]) for cell in cells]
     sweep = new_sweep(output_dir, whole)
     runs = _write_all(merged, sweep.path)
-    conclude(sweep, [read_json_object(run.results_path) for run in runs])
+    conclude(sweep, [RunRows(RunRecords(run)) for run in runs])
     return sweep
 
 
@@ -133,7 +133,7 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
                         target.parent.mkdir(parents=True, exist_ok=True)
                         shutil.copy2(source, target)
                 folder.append(result)
-            write_json(folder.results_path, summarize(folder.path))
+            write_json(folder.results_path, results_of(RunRows(RunRecords(folder))))
             folder.write_manifest(manifest)
             written.append(folder)
     for folder, own in zip(written, evaluations, strict=True):  # by the names that they have now

@@ -7,28 +7,27 @@ from configs.cli import ranges
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError, pluralize
 from eval.records.protocol import differences_of
-from eval.records.reader import RunIdentity, read_identity
-from eval.records.schema import RunFolder
+from eval.records.reader import RunIdentity, RunRecords
 
 _MOST_NAMED = 3  # missing episodes in a message
 _CHOSEN_BY = {"seed": "--seed", "tasks": "--task-ids", "initial states": "--init-ids"}
 """What tells episodes of one suite apart, and the option that chooses it."""
 
 
-def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
+def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity, RunIdentity]:
     """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
 
     Raises:
         UsageError: A run cannot be read, or the two differ in assets or protocol.
     """
-    a, b = read_identity(run_a), read_identity(run_b)
+    a, b = run_a.identity, run_b.identity
     if a.assets.digest != b.assets.digest and a.suite_hashes.keys() & b.suite_hashes.keys():
         raise UsageError(
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
             "run both with the same"
         )
     if a.world_hash != b.world_hash:
-        one, other = (run.read_manifest().get("protocol") for run in (run_a, run_b))
+        one, other = (run.folder.read_manifest().get("protocol") for run in (run_a, run_b))
         told = differences_of(one, other) if one and other else [f"{a.world_hash} and {b.world_hash}"]
         raise UsageError(
             f"{a.run_id} and {b.run_id} ran under different protocols ({'; '.join(told)}); play one of them "
@@ -37,23 +36,21 @@ def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, 
     return a, b
 
 
-def require_same_episodes(
-    runs: Sequence[RunFolder], episodes: Sequence[Mapping[EpisodeKey, EpisodeResult]]
-) -> None:
+def require_same_episodes(*runs: RunRecords) -> None:
     """Refuse two runs that were not given the same episodes, whether these are played or not.
 
     Raises:
         UsageError: Says what differs, and what to do.
     """
-    manifests = [run.read_manifest() for run in runs]
+    manifests, episodes = [run.folder.read_manifest() for run in runs], [run.episodes for run in runs]
     given = [_given(manifest, keys) for manifest, keys in zip(manifests, episodes, strict=True)]
-    named = list(zip((run.run_id for run in runs), given, strict=True))
+    named = list(zip((run.folder.run_id for run in runs), given, strict=True))
     differing = [
         part for part in given[0] if all(part in each for each in given) and given[0][part] != given[1][part]
     ]
     missing = {
-        run.run_id: sorted(other.keys() - own.keys())
-        for run, own, other in zip(runs, episodes, reversed(episodes), strict=True)
+        run.folder.run_id: sorted(other.episodes.keys() - run.episodes.keys())
+        for run, other in zip(runs, reversed(runs), strict=True)
     }
     is_complete = all(manifest["status"] == "complete" for manifest in manifests)
     if not any(missing.values()) or not (differing or is_complete):

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from configs.console import TextConsole
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, PlayConfig, SweepConfig
@@ -15,11 +13,10 @@ from contracts.motion import NONE
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.results_file import fields_of
+from eval.metrics.rows import RunRows
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
-from eval.metrics.statistics import bounds, mean_95
-from eval.metrics.success import Results
-from eval.records.query_logs import read_queries
-from eval.records.reader import read_episodes, read_identity
+from eval.metrics.statistics import mean_95
 from eval.records.run_folders import Run, SweepFolder, new_run
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
@@ -79,9 +76,9 @@ def recorded_cells(folder: SweepFolder) -> tuple[Run, ...]:
     return runs
 
 
-def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
+def conclude(folder: SweepFolder, results: Sequence[RunRows]) -> dict[str, Any]:
     """Write `sweep.json`, which is returned, the figures and the page of a sweep that was played."""
-    failed = any(each["overall"]["n_errors"] for each in results)
+    failed = any(each.overall.n_errors for each in results)
     config = folder.config()
     summary = summarize_sweep(config, folder.runs(), results)
     folder.write(config, status="errors" if failed else "complete", **summary)
@@ -119,14 +116,14 @@ class _Cell:
 
     run: Run
     options: Mapping[str, Any]
-    results: Results
+    rows: RunRows
     episodes: Mapping[EpisodeKey, EpisodeResult]
 
     def shares(self, other: "_Cell", axes: Sequence[str]) -> bool:
         return all(self.options.get(axis) == other.options.get(axis) for axis in axes)
 
 
-def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[Results]) -> dict[str, Any]:
+def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[RunRows]) -> dict[str, Any]:
     """Summarize a sweep for `sweep.json`.
 
     A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
@@ -147,8 +144,8 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     for run, of in zip(runs, results, strict=True):
         options = {axis: getattr(run.config, axis) for axis in AXES}
         options["motion"] = options["motion"] or NONE  # a grid may leave it out
-        episodes = dict(sorted(read_episodes(run.folder).items()))
-        cells.append(_Cell(run=run, options=options, results=of, episodes=episodes))
+        episodes = dict(sorted(of.records.episodes.items()))
+        cells.append(_Cell(run=run, options=options, rows=of, episodes=episodes))
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
     labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
@@ -170,33 +167,25 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
 
 
 def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
-    overall, episodes = cell.results["overall"], list(cell.episodes.values())
-    identity = read_identity(cell.run.folder)
+    overall, episodes, identity = cell.rows.overall, list(cell.episodes.values()), cell.rows.records.identity
+    fields = fields_of(overall)
     seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
-    ages = [  # of the observations that texts in prompts describe
-        query.step - text.observed_step
-        for key, episode in (cell.episodes if identity.feedback is not None else {}).items()
-        if episode.outcome is not Outcome.ERROR
-        for query in read_queries(cell.run.folder, key)
-        for text in query.fed.values()
-        if text.observed_step is not None
-    ]
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
         "device": identity.clock_device,
-        **{name: overall[name] for name in _KEPT},
+        **{name: fields[name] for name in _KEPT},
         "texts_per_simulated_s": texts / simulated_s if simulated_s else None,
-        "prompt_age_steps": float(np.mean(ages)) if ages else None,
+        "prompt_age_steps": overall.prompt_age_steps,
         "pc_right_on_delivery": {
-            task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
-            for task, texts in overall["texts"].items()
+            task: right.pc if (right := texts.on_delivery.get(HEADLINES[task])) else None
+            for task, texts in overall.texts.items()
         },
         "outcomes": "".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
-        "current": {task: texts["current"] for task, texts in overall["texts"].items() if texts["current"]},
-        "time_to_success_ci95": bounds(mean_95(seconds)),
+        "current": {t: dataclasses.asdict(each.current) for t, each in overall.texts.items() if each.current},
+        "time_to_success_ci95": mean_95(seconds),
         **_verdicts(cell, reference, config, identity.limits_s),
     }
 
@@ -213,7 +202,7 @@ def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin:
     if verdict is not Verdict.TOO_MANY_ERRORS:
         verdict = Verdict.INCONCLUSIVE if judged is None else judged.verdict
     ratio, interval = (None, None) if times is None else (times.ratio, times.ci95)
-    return {"verdict": verdict.value, "ratio": ratio, "ci95": bounds(interval)}
+    return {"verdict": verdict.value, "ratio": ratio, "ci95": interval}
 
 
 def _verdicts(
@@ -237,19 +226,15 @@ def _verdicts(
             "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,
-            "ci95": bounds(outcomes.difference_ci95),
+            "ci95": outcomes.difference_ci95,
             "episodes_needed": success.episodes_needed,
             "needed_for": success.needed_for,
         },
         "time": _time(success, time_ratio(graded), config.time_margin),
         "restricted": {
             **_time(success, restricted, config.time_margin),
-            "seconds": None if restricted is None else dataclasses.asdict(restricted.seconds),
+            "seconds": None if restricted is None else restricted.seconds.to_json(),
         },
-        "motion_differences": {
-            name: dataclasses.asdict(each) for name, each in motion_differences(graded).items()
-        },
-        "current_differences": {
-            task: dataclasses.asdict(each) for task, each in currency_differences(graded).items()
-        },
+        "motion_differences": {name: each.to_json() for name, each in motion_differences(graded).items()},
+        "current_differences": {task: each.to_json() for task, each in currency_differences(graded).items()},
     }

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from configs.paths import is_locked
 from contracts.errors import UsageError, pluralize
-from eval.records.reader import read_identity, require_runs
+from eval.records.reader import RunRecords, require_runs
 from eval.records.schema import RunFolder
 from eval.report.pages.reported_runs import ReportedRun, read_runs
 from eval.report.pages.run_report import report_files
@@ -74,7 +74,7 @@ class LiveReport:
             if records == self._records:
                 return
             version = str(time.time_ns())
-            runs, refused = read_runs([each.path for each in folders])
+            runs, refused = read_runs([RunRecords(each) for each in folders])
             self._files = dict(report_files(runs, refused, live=version))
             self._runs, self._version, self._records, self._problem = runs, version, records, ""
         except (OSError, UsageError) as error:
@@ -153,11 +153,13 @@ def _variants(run: Path) -> list[RunFolder]:
         UsageError: It is not a run.
     """
     found = require_runs([run])
-    if found[0].path != run:
-        raise UsageError(f"{run} is a folder of runs; give one of them, such as {found[-1].path}")
-    here, names = run.resolve(), read_identity(found[0]).variants
+    if found[0].folder.path != run:
+        raise UsageError(f"{run} is a folder of runs; give one of them, such as {found[-1].folder.path}")
+    here, names = run.resolve(), found[0].identity.variants
     beside = [RunFolder(here.parent / Path(name).name) for name in names]
-    return [each for each in beside if each.manifest_path.exists()] if here.name in names else found
+    return (
+        [each for each in beside if each.manifest_path.exists()] if here.name in names else [found[0].folder]
+    )
 
 
 @web.middleware

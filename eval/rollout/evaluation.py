@@ -15,14 +15,15 @@ from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
 from contracts.prompt import parse_answer, prompt_fields
 from contracts.redaction import redact
-from eval.metrics.success import Results, summarize
+from eval.metrics.results_file import results_of
+from eval.metrics.rows import RunRows
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.python import limited, query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
-from eval.records.query_logs import read_queries
+from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run, policy_name
 from eval.rollout.clock import PAUSED, Clock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
@@ -53,7 +54,7 @@ def run_evaluation(
     executor: Executor = SERIAL,
     query_timeout_s: float | None = None,
     default_mode: bool = False,
-) -> list[Results]:
+) -> list[RunRows]:
     """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
     Each episode is played in all variants before the next, in the same simulator and by the same loaded
@@ -69,7 +70,7 @@ def run_evaluation(
         default_mode: Whether the mode was not chosen; it is then `actions` for a policy without texts.
 
     Returns:
-        The content of each variant's `results.json`.
+        The results of each variant.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every
@@ -140,14 +141,14 @@ def _print(line: str) -> None:
     TextConsole(markup=False).print(line, soft_wrap=True)
 
 
-def exit_code(results: Sequence[Results]) -> int:
+def exit_code(results: Sequence[RunRows]) -> int:
     """0, or 1 if a variant has no graded episode."""
-    return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
+    return 0 if all(run.overall.n_episodes for run in results) else NOTHING_GRADED
 
 
 def _play(
     variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor, max_errors: int
-) -> list[Results]:
+) -> list[RunRows]:
     errors: list[EpisodeResult] = []
     try:
         with DeferredSignals() as interrupts, monitor:
@@ -182,29 +183,27 @@ def _play(
         if isinstance(stopped, PolicyLostError):
             raise UsageError(str(stopped)) from stopped
         raise
-    results: list[Results] = []
-    for variant in variants:
-        folder = variant.run.folder
-        results.append(summarize(folder.path))
-        write_json(folder.results_path, results[-1])
+    results = [RunRows(RunRecords(variant.run.folder)) for variant in variants]
+    for rows in results:
+        folder = rows.records.folder
+        write_json(folder.results_path, results_of(rows))
         end_attempt(folder, "complete")  # last, so that --resume completes a killed run
     monitor.conclude(results)
-    for remark in dict.fromkeys(filter(None, map(_remark_on_empty_fields, variants))):
+    for remark in dict.fromkeys(filter(None, map(_remark_on_empty_fields, variants, results))):
         _print(remark)
     return results
 
 
-def _remark_on_empty_fields(variant: Variant[EpisodeResult]) -> str | None:
+def _remark_on_empty_fields(variant: Variant[EpisodeResult], rows: RunRows) -> str | None:
     """A line on fields of a policy's prompt that it never filled in the whole run."""
     config, feedback = variant.run.config, variant.policy.feedback
-    folder = variant.run.folder
-    episodes = {key: each for key, each in folder.episodes().items() if graded_only([each])}
+    episodes = {key: each for key, each in rows.records.episodes.items() if graded_only([each])}
     is_writing = any(each.requests.requested > each.requests.finished for each in episodes.values())
     if not feedback or not episodes or is_writing or not variant.policy.writes_texts:
         return None
     silent = dict(feedback)
     for key in episodes:
-        for text in (text for query in read_queries(folder, key) for text in query.delivered):
+        for text in (text for query in rows.records.queries(key) for text in query.delivered):
             if text.task in silent and parse_answer(text.text, silent[text.task]) is not None:
                 del silent[text.task]
         if not silent:

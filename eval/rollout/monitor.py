@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from contracts.episode import EpisodeKey, EpisodeResult
-from eval.metrics.success import Results
+from eval.metrics.rows import RunRows
 from eval.records.run_folders import Run
 from eval.rollout.plan import EpisodePlan
 
@@ -50,7 +50,7 @@ class Monitor:
         for monitor in self._monitors:
             monitor.interrupted()
 
-    def conclude(self, results: Sequence[Results]) -> None:
+    def conclude(self, results: Sequence[RunRows]) -> None:
         """All episodes have ended."""
         for monitor in self._monitors:
             monitor.conclude(results)

@@ -166,7 +166,7 @@ class EpisodeRecorder:
             language=self._plan.instruction(self._key),
             outcome=outcome,
             **counts,
-            latency_ms={stage: summary for stage, summary in latencies.items() if summary},
+            latency_ms={stage: summary for stage, summary in latencies.items() if summary is not None},
             requests=RequestCounts(**self._requests),
             compiles_after_warm_up=self._compiles,
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,

@@ -100,7 +100,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": shown(saved)}))
             executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
             (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
-            rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
+            rates = {suite: row.pc_success for suite, row in results.suites.items()}
             return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
         try:

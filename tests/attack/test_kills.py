@@ -19,12 +19,13 @@ import safetensors.numpy
 
 from configs.cli import run_app
 from contracts.episode import EpisodeKey
-from eval.metrics.success import summarize
+from eval.metrics.results_file import results_of
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from oxygen.training import checkpoint, layout
 from oxygen.training.run_folder import read_log
 from tests.eval.collect import collecting
+from tests.eval.factory import run_rows
 from tests.eval.rollout.scaled import suite_file, timeless
 from tests.eval.rollout.worker_worlds import Unhurried, UnhurriedSuite
 from tests.eval.train import test_train_cli
@@ -136,7 +137,7 @@ def episodes_of(folder: Path) -> Records:
     found = []
     for mode, run in runs.items():
         assert run.read_manifest()["status"] == "complete"
-        assert json.loads(run.results_path.read_text()) == json.loads(json.dumps(summarize(run.path)))
+        assert json.loads(run.results_path.read_text()) == json.loads(json.dumps(results_of(run_rows(run))))
         played = timeless(Run(config=None, folder=run))
         for line in run.episodes_path.read_text().splitlines():
             key = str(EpisodeKey(**json.loads(line)["key"]))

@@ -10,10 +10,9 @@ import pytest
 from eval.bench.page import write_bench_page
 from eval.records.run_folders import SweepFolder
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
-from eval.report.pages.run_report import write_report
 from eval.report.sweep_plots import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
-from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said, write_report
 from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture
 from tests.eval.test_watch import HOSTILE, picture, watching
 from videos.mp4 import Mp4Writer

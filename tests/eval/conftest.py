@@ -9,7 +9,7 @@ import pytest
 
 from configs.schema import RunConfig, VariantsConfig
 from contracts.episode import EpisodeKey
-from eval.metrics.success import Results
+from eval.metrics.rows import RunRows
 from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
 from eval.report.console import EvaluationConsole
@@ -27,7 +27,7 @@ def begin(output_dir: Path, asked: VariantsConfig = VARIANTS) -> list[Run]:
     return [new_run(output_dir, variant) for variant in asked.variants()]
 
 
-def evaluate(*runs: Run, **how: Any) -> list[Results]:
+def evaluate(*runs: Run, **how: Any) -> list[RunRows]:
     """Run what is left of an evaluation, as the command line does."""
     return evaluation.run_evaluation(*runs, monitor=EvaluationConsole, **how)
 

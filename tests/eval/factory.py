@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,12 @@ import numpy as np
 
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, TextScores
 from contracts.truth import Narration, Phase
+from eval.metrics.rows import RunRows
+from eval.records.reader import RunRecords, require_runs
 from eval.records.schema import RunFolder
+from eval.report import comparison
+from eval.report.comparison import Comparison
+from eval.report.pages import run_report
 from sim_envs.truth.wording import narrate
 
 RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
@@ -96,6 +101,21 @@ class RunBuilder:
             ended = episode(key(init_id, suite=suite), words[letter], **changes)
             self.add(ended, query(0, action=latency, frame=latency))
         return self
+
+
+def run_rows(folder: RunFolder) -> RunRows:
+    """The results of a run, from its files."""
+    return RunRows(RunRecords(folder))
+
+
+def compare(a: RunFolder, b: RunFolder, **how: Any) -> Comparison:
+    """The comparison of two runs, from their files."""
+    return comparison.compare(RunRecords(a), RunRecords(b), **how)
+
+
+def write_report(paths: Sequence[Path], folder: Path) -> Path:
+    """The page of the runs in some folders, as the command writes it."""
+    return run_report.write_report(require_runs(paths), folder)
 
 
 def said(query: int, text: str, *, task: str = "narration", request: int | None = None) -> dict[str, Any]:

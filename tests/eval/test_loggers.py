@@ -81,8 +81,8 @@ def test_every_episode_is_logged_with_the_rates_so_far(tmp_path, policy, logs, c
         assert [step for step, *_ in log.entries] == [1, 2, 3]
         assert all(values.keys() >= MINIMAL | MORE for _, values, _ in log.entries)
         last = log.entries[-1][1]
-        assert last["success/rate"] == of["overall"]["pc_success"] == 100.0
-        assert [last["success/low"], last["success/high"]] == of["overall"]["pc_success_ci95"]
+        assert last["success/rate"] == of.overall.pc_success == 100.0
+        assert [last["success/low"], last["success/high"]] == list(of.overall.pc_success_ci95)
         assert (last["latency_ms/action_p50"], last["latency_ms/frame_p95"]) == (2.0, 5.0)
 
 
@@ -113,7 +113,7 @@ def test_a_resumed_run_continues_its_log(tmp_path, policy, logs):
 def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, policy, logs, capsys, fails):
     run = new_run(tmp_path, CONFIG)
     (results,) = evaluate(run, opens=functools.partial(Log, fails=(fails,)))
-    assert results["overall"]["n_success"] == len(run.folder.episodes()) == 3
+    assert results.overall.n_success == len(run.folder.episodes()) == 3
     assert run.folder.read_manifest()["status"] == "complete"
     said = capsys.readouterr().err
     assert said.count("\n") == said.count("memory failed") == 1

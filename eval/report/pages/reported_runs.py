@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from configs.assets import badged
@@ -11,7 +10,7 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome, solved
 from contracts.errors import UsageError, pluralize
 from contracts.motion import NONE
 from eval.records.protocol import format_inputs
-from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
+from eval.records.reader import RunIdentity, RunRecords
 from eval.records.schema import RunFolder
 from eval.report.figures import colours_of
 from eval.report.labels import labels_of
@@ -24,12 +23,21 @@ _STILL = "simulated time stands still while the policy computes"
 class ReportedRun:
     """A run of a report."""
 
-    folder: RunFolder
+    records: RunRecords
     identity: RunIdentity
     manifest: Mapping[str, Any]  # its whole manifest
-    episodes: Mapping[EpisodeKey, EpisodeResult]
     label: str = ""  # its name within the report: what distinguishes it from the others
     colour: str = ""  # its colour in plots and timelines
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
+        return self.records.folder
+
+    @property
+    def episodes(self) -> Mapping[EpisodeKey, EpisodeResult]:
+        """Its episodes."""
+        return self.records.episodes
 
     @property
     def marked(self) -> str:
@@ -49,22 +57,22 @@ class ReportedRun:
         return "; ".join(notes) or None
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]:
-    """The runs in or below some folders, and why others cannot be read, by folder.
+def read_runs(records: Sequence[RunRecords]) -> tuple[list[ReportedRun], dict[str, str]]:
+    """The runs that can be read, and why others cannot, by folder.
 
     Raises:
-        UsageError: A path is not a folder, or no run can be read.
+        UsageError: No run can be read.
     """
     runs: list[ReportedRun] = []
     refused: dict[str, str] = {}
-    for folder in require_runs(paths):
+    for run in records:
+        folder = run.folder
         try:
-            identity, episodes = read_identity(folder), read_episodes(folder)
-            manifest = folder.read_manifest()
+            identity, _, manifest = run.identity, run.episodes, folder.read_manifest()
         except UsageError as error:
             refused[str(folder.path)] = str(error)
         else:
-            runs.append(ReportedRun(folder=folder, identity=identity, manifest=manifest, episodes=episodes))
+            runs.append(ReportedRun(records=run, identity=identity, manifest=manifest))
     if not runs:
         raise UsageError("; ".join(refused.values()))
     labels = labels_of([run.identity for run in runs])

@@ -15,10 +15,10 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, s
 from contracts.errors import UsageError, pluralize
 from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, true_text
+from eval.metrics.rows import QueryTimes, Row, rate_of, row_of, times_of
 from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
-from eval.metrics.success import aggregate, rate_of, timings_of
-from eval.records.query_logs import read_queries
+from eval.records.reader import RunRecords
 from eval.report import result_tables as results
 from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
@@ -31,13 +31,13 @@ REPORT = "report"
 """Name of the report's folder within a run's folder."""
 
 
-def write_report(paths: Sequence[Path], folder: Path) -> Path:
-    """Write the report of the runs in `paths`, the first of which is the reference; returns the page.
+def write_report(runs: Sequence[RunRecords], folder: Path) -> Path:
+    """Write the report of some runs, the first of which is the reference; returns the page.
 
     Raises:
         UsageError: No run can be read, or the folder cannot be written.
     """
-    return write_files(folder, report_files(*read_runs(paths)))
+    return write_files(folder, report_files(*read_runs(runs)))
 
 
 def report_files(
@@ -50,7 +50,7 @@ def report_files(
     """
     keys = sorted({key for run in runs for key in run.episodes})
     samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
-    timings: list[dict[EpisodeKey, Mapping[str, Sequence[float]]]] = [{} for _ in runs]
+    times: list[dict[EpisodeKey, QueryTimes]] = [{} for _ in runs]
     videos: list[tuple[ReportedRun, EpisodeResult, str]] = []
     for key in keys:
         sides: list[dict[str, Any] | None] = []
@@ -59,12 +59,13 @@ def report_files(
             if episode is None:
                 sides.append(None)
                 continue
-            queries, problem = list[QueryRecord](), None
+            queries: Sequence[QueryRecord] = ()
+            problem = None
             try:
-                queries = read_queries(run.folder, key)
+                queries = run.records.queries(key)
             except UsageError as error:
                 problem = str(error)
-            timings[number][key] = timings_of(queries)
+            times[number][key] = times_of(queries)
             if episode.outcome is not Outcome.ERROR:
                 _sample(samples[number], episode, queries, run.identity.deadline_ms)
             name, no_video = None, episode.video_error or "no video was recorded"
@@ -78,8 +79,8 @@ def report_files(
             sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
         yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
     rows = [
-        aggregate(list(run.episodes.values()), of_run, run.identity.limits_s)
-        for run, of_run in zip(runs, timings, strict=True)
+        row_of(list(run.episodes.values()), of_run, run.identity.limits_s)
+        for run, of_run in zip(runs, times, strict=True)
     ]
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
@@ -170,7 +171,7 @@ def _distributions(
                     "colour": run.colour,
                     "n": len(of_run[name]),
                     "x": np.quantile(of_run[name], np.linspace(0, 1, _POINTS)).round(4).tolist(),
-                    **quantiles(of_run[name]),
+                    **vars(quantiles(of_run[name])),
                 }
                 for run, of_run in zip(runs, samples, strict=True)
                 if of_run.get(name)
@@ -216,7 +217,7 @@ def _conclude(runs: Sequence[ReportedRun]) -> tuple[str, list[str], list[str]]:
     for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
-            comparison = compare(reference.folder, run.folder, partial=not done)
+            comparison = compare(reference.records, run.records, partial=not done)
             judgements = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
         except UsageError as error:
             problems.append(f"{run.label} is not compared with {reference.label}: {error}.")
@@ -237,7 +238,7 @@ def _conclude(runs: Sequence[ReportedRun]) -> tuple[str, list[str], list[str]]:
 def _rates(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
     """The success rate of each run in some episodes, for bars; runs without a graded one are left out."""
     found = [(run, rate_of([run.episodes[key] for key in keys if key in run.episodes])) for run in runs]
-    return [{**rate, "label": run.label, "colour": run.colour} for run, rate in found if rate]
+    return [{**vars(rate), "label": run.label, "colour": run.colour} for run, rate in found if rate]
 
 
 def _badges(run: ReportedRun) -> list[str]:
@@ -285,11 +286,11 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     return found
 
 
-def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
+def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> Table:
     is_charged = any(run.identity.clock != PAUSED for run in runs)
     columns = [
         results.N,
-        dataclasses.replace(results.N, heading="solved", cell=lambda row: str(row["n_success"])),
+        dataclasses.replace(results.N, heading="solved", cell=lambda row: str(row.n_success)),
         *(results.SUCCESS, results.INTERVAL, results.TIME, results.QUERIES),
         *([results.HELD] if is_charged else []),
         results.ERRORS,
@@ -297,15 +298,15 @@ def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> 
     return _of_runs(runs, rows, columns)
 
 
-def _texts_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table | None:
+def _texts_table(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> Table | None:
     """How right and how late texts were; None if none could be graded."""
     if not (tasks := results.graded_tasks(rows)):
         return None
-    is_late = any(row["staleness_ms"] is not None for row in rows)
+    is_late = any(row.staleness_ms is not None for row in rows)
     return _of_runs(runs, rows, [*map(results.text_column, tasks), *([results.STALENESS] if is_late else [])])
 
 
-def _of_runs(runs: Sequence[ReportedRun], rows: Sequence[results.Row], columns: Sequence[Column]) -> Table:
+def _of_runs(runs: Sequence[ReportedRun], rows: Sequence[Row], columns: Sequence[Column]) -> Table:
     names = Column(heading="run", cell=lambda pair: swatch(pair[0].marked, pair[0].colour), align="left")
     numbers = [column.of(lambda pair: pair[1]) for column in columns]
     return Table(columns=[names, *numbers], groups=[list(zip(runs, rows, strict=True))])
@@ -318,13 +319,13 @@ def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Tab
         def cell(row: Sequence[Sequence[EpisodeResult]]) -> str:
             if (rate := rate_of(row[number])) is None:
                 return "–"
-            text = "{hits} of {of}, {low:.0f} – {high:.0f} %".format(**rate)
-            return whisker(rate["percent"], (rate["low"], rate["high"]), text, run.colour)
+            text = "{hits} of {of}, {low:.0f} – {high:.0f} %".format(**vars(rate))
+            return whisker(rate.percent, (rate.low, rate.high), text, run.colour)
 
         return Column(
             heading=run.marked,
             cell=cell,
-            value=lambda row: (rate_of(row[number]) or {}).get("percent"),
+            value=lambda row: rate.percent if (rate := rate_of(row[number])) else None,
             css=lambda _: "",
         )
 

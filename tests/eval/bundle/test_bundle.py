@@ -271,7 +271,7 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
         f"`--mode unified --init-ids {states} {options}`",
         "40 of 40: 100.0 % (91.2 – 100.0)",
         "0-1: 100 %",
-        f"narration phase {scores['phase']['pc']:.1f}, object {scores['object']['pc']:.1f}",
+        f"narration phase {scores['phase'].pc:.1f}, object {scores['object'].pc:.1f}",
         "2 / 5 |",
     ]
     assert "also has 3 from other initial states" in card

@@ -14,6 +14,7 @@ from contracts.text import Text
 from contracts.truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from eval.metrics.language import (
     HEADLINES,
+    Drop,
     EpisodeGrader,
     currency_differences,
     difference,
@@ -23,11 +24,11 @@ from eval.metrics.language import (
     percentage,
     summarize_language,
 )
-from eval.metrics.success import summarize
+from eval.metrics.results_file import results_of
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.doubles import text_finished
-from tests.eval.factory import RunBuilder, episode, key, query, scores
+from tests.eval.factory import RunBuilder, episode, key, query, run_rows, scores
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
@@ -209,7 +210,7 @@ def test_a_textual_memory_that_cannot_be_parsed_is_counted_and_wrong():
 def test_loss_from_request_to_delivery_is_paired_by_episode():
     before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
     after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
-    assert difference(before, after) == {"pc": pytest.approx(10), "ci95": None}
+    assert difference(before, after) == Drop(pc=pytest.approx(10), ci95=None)
     assert difference([Share()], [Share()]) is None
     assert difference([Share(hits=1, of=1)], [Share()]) is None
 
@@ -218,11 +219,11 @@ def test_an_episode_in_which_one_side_has_nothing_to_grade_counts_on_the_other()
     """As in the rates of the sides, whose difference it is."""
     plain = [Share(hits=9, of=10)] * 6
     before, after = [*plain, Share()], [*plain, Share(of=27)]
-    rates = [percentage(shares)["pc"] for shares in (before, after)]
+    rates = [percentage(shares).pc for shares in (before, after)]
     found = difference(before, after)
     assert rates == pytest.approx([90, 100 * 54 / 87])
-    assert found["pc"] == pytest.approx(rates[0] - rates[1])
-    assert found["ci95"][0] < found["pc"] < found["ci95"][1]
+    assert found.pc == pytest.approx(rates[0] - rates[1])
+    assert found.ci95.low < found.pc < found.ci95.high
 
 
 def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
@@ -231,13 +232,14 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
         at_request, on_delivery = ({"all": Share(hits=right, of=4)} for right in (hits, 1))
         narration = scores(at_request=at_request, on_delivery=on_delivery)
         run.add(episode(key(init_id), texts={"narration": narration}), query(0))
-    results = summarize(run.path)
-    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
-        assert row["texts"]["narration"]["at_request"]["all"]["pc"] == 50
-        assert row["texts"]["narration"]["on_delivery"]["all"]["pc"] == 25
-        assert row["texts"]["narration"]["lost"]["pc"] == 25
-    assert results["per_task"][0]["language"] == "do task 0"
-    assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
+    results = run_rows(run.folder)
+    for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
+        assert row.texts["narration"].at_request["all"].pc == 50
+        assert row.texts["narration"].on_delivery["all"].pc == 25
+        assert row.texts["narration"].lost.pc == 25
+    written = json.loads(json.dumps(results_of(results), allow_nan=False))
+    assert written["per_task"][0]["language"] == "do task 0"
+    assert written["overall"]["texts"]["narration"]["on_delivery"]["all"] == {"pc": 25, "ci95": None, "n": 8}
 
 
 def currency(current_s: float | None, simulated_s: float = 10.0):
@@ -246,10 +248,10 @@ def currency(current_s: float | None, simulated_s: float = 10.0):
 
 def test_currency_counts_the_time_of_episodes_without_texts_and_is_compared_where_both_have_some():
     silent = episode(key(1), simulated_s=20.0)
-    row = summarize_language([currency(8.0), currency(4.0), silent] * 2)["memory"]["current"]
-    assert (row["pc"], row["n"]) == (pytest.approx(30.0), 6)
-    assert row["ci95"][0] < 30 < row["ci95"][1]
-    assert summarize_language([currency(8.0), currency(None)])["memory"]["current"] is None
+    row = summarize_language([currency(8.0), currency(4.0), silent] * 2)["memory"].current
+    assert (row.pc, row.n) == (pytest.approx(30.0), 6)
+    assert row.ci95.low < 30 < row.ci95.high
+    assert summarize_language([currency(8.0), currency(None)])["memory"].current is None
     pairs = [(currency(8.0), currency(5.0)), (currency(4.0), currency(3.0))]
     found = currency_differences(pairs)["memory"]
     assert (found.a, found.b, found.difference, found.n_pairs) == pytest.approx((60, 40, -20, 2))

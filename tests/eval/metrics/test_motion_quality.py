@@ -87,6 +87,6 @@ def test_motion_is_compared_in_pairs_that_both_solved_and_that_both_measured():
     assert (jerk.a, jerk.b, jerk.difference, jerk.n_pairs) == pytest.approx((11, 12.5, 1.5, 2))
     assert found["gripper_toggles"].n_pairs == 3
     summary = summarize_motion([b for _, b in pairs])
-    assert summary["log_dimensionless_jerk"]["mean"] == pytest.approx(34 / 3)
-    assert summary["log_dimensionless_jerk"]["n"] == 3
+    assert summary["log_dimensionless_jerk"].mean == pytest.approx(34 / 3)
+    assert summary["log_dimensionless_jerk"].n == 3
     assert summarize_motion([episode(key(0))]) == {}

@@ -10,6 +10,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+from contracts.latency import Quantiles
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, episodes_needed, verdict_of
 from eval.metrics.statistics import (
     Interval,
@@ -74,7 +75,7 @@ def test_at_zero_the_paired_score_test_is_mcnemars(counts):
 
 
 def test_quantiles_of_a_known_sample():
-    assert quantiles(range(101)) == {"p50": 50, "p95": 95, "p99": 99}
+    assert quantiles(range(101)) == Quantiles(p50=50, p95=95, p99=99)
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])

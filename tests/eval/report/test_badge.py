@@ -10,18 +10,16 @@ from rich.console import Console
 from configs.assets import STANDINS, badge
 from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.export import FORMATS
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
-from eval.report.pages.run_report import write_report
 from eval.report.sweep_plots import write_sweep_page
 from eval.report.sweep_table import sweep_table, to_markdown
 from eval.rollout.recorder import EpisodeCaptions
 from tests.commands import ROOT
 from tests.eval.conftest import begin, evaluate
 from tests.eval.doubles import FakeAssets
-from tests.eval.factory import RunBuilder, key
+from tests.eval.factory import RunBuilder, compare, key, write_report
 
 MARK = badge(STANDINS)
 

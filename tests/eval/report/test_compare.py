@@ -14,13 +14,14 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import PairTable, Unpaired, compare
+from eval.report.comparison import PairTable, Unpaired
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
     WRONG,
     RunBuilder,
     asked,
+    compare,
     episode,
     key,
     narrated,

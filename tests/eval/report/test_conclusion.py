@@ -2,11 +2,10 @@
 
 import pytest
 
-from eval.metrics.success import rate_of
-from eval.report.comparison import compare
+from eval.metrics.rows import rate_of
 from eval.report.comparison_verdict import judge_all
 from eval.report.conclusion import conclude, conclude_run
-from tests.eval.factory import RunBuilder, episode, key, query
+from tests.eval.factory import RunBuilder, compare, episode, key, query
 
 LETTERS = {"s": "success", "t": "timeout", "e": "error"}
 

@@ -7,10 +7,10 @@ import pytest
 from configs.console import TextConsole
 from configs.schema import RunConfig
 from contracts.episode import RequestCounts, Share
-from eval.metrics.success import summarize
+from eval.records.reader import RunRecords
 from eval.records.run_folders import Run
 from eval.report.last_screen import best_video, show_details, show_last_screen
-from tests.eval.factory import RunBuilder, episode, key, scores
+from tests.eval.factory import RunBuilder, episode, key, run_rows, scores
 
 
 def right(hits, *, of=20, **changes):
@@ -32,7 +32,7 @@ def record(
 
 def printed(*runs, width=80, show=show_last_screen, **how):
     console = TextConsole(file=io.StringIO(), width=width)
-    show(console, runs, [summarize(run.folder.path) for run in runs], **how)
+    show(console, runs, [run_rows(run.folder) for run in runs], **how)
     return console.file.getvalue()
 
 
@@ -140,9 +140,9 @@ def test_details_are_tasks_latency_texts_and_whole_comparisons(tmp_path):
 )
 def test_the_best_video_is_solved_then_has_most_texts_and_is_the_shortest(tmp_path, worse, better):
     run = RunBuilder.at(tmp_path / "run")
-    assert best_video(run.folder) is None
+    assert best_video(RunRecords(run.folder)) is None
     for number, changes in enumerate((worse, better)):
         run.add(episode(key(number), **{"video": f"videos/{number}.mp4", **changes}))
-    video, why = best_video(run.folder)
+    video, why = best_video(RunRecords(run.folder))
     assert video == run.path / "videos/1.mp4"
     assert why.endswith("do task 0")

@@ -11,7 +11,7 @@ from configs.paths import LOCK
 from contracts.episode import Share
 from eval.compare import app as compare_app
 from eval.leaderboard import app
-from eval.metrics.success import summarize
+from eval.metrics.results_file import results_of
 from eval.records.json_files import write_json
 from eval.report.export import FORMATS
 from eval.report.leaderboard import (
@@ -20,8 +20,7 @@ from eval.report.leaderboard import (
     read_leaderboard,
     write_leaderboard,
 )
-from eval.report.pages.run_report import write_report
-from tests.eval.factory import RunBuilder, episode, key, scores
+from tests.eval.factory import RunBuilder, episode, key, run_rows, scores, write_report
 
 
 def leaderboard(paths, **options):
@@ -61,7 +60,7 @@ def test_other_episodes_are_another_experiment(tmp_path):
     """One solved episode does not stand above 45 of 50. `results.json` is not read."""
     RunBuilder.at(tmp_path / "lucky").add_all("s")
     run = RunBuilder.at(tmp_path / "thorough").add_all("t" * 50)
-    write_json(run.folder.results_path, summarize(run.path))
+    write_json(run.folder.results_path, results_of(run_rows(run.folder)))
     run.add_all("s" * 45 + "t" * 5)
     RunBuilder.at(tmp_path / "seeded").add(episode(key(0, seed=8)))
     found = tables([tmp_path])["libero_object"]

@@ -11,12 +11,12 @@ from contracts.errors import UsageError
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
 from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from sim_envs.suite import InitIds
+from tests.eval.factory import compare
 from tests.eval.rollout.scaled import played, suite_file, timeless
 
 SHARDS = ("1/3", "2/3", "3/3")

@@ -4,8 +4,7 @@ import pytest
 
 from contracts.errors import UsageError
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
-from tests.eval.factory import RunBuilder, episode, key
+from tests.eval.factory import RunBuilder, compare, episode, key
 
 DONE = {"status": "complete"}
 STOPPED = {"status": "interrupted", "n_planned": 50}

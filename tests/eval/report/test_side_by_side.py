@@ -10,6 +10,7 @@ from PIL import Image
 
 from contracts.episode import Outcome, RequestCounts
 from eval.media import app, find_pair
+from eval.records.reader import RunRecords
 from eval.records.schema import RunFolder
 from tests.commands import call
 from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
@@ -47,19 +48,19 @@ def change(run, task_id, **changes):
 
 def test_an_episode_that_only_one_solved_comes_first_then_the_one_whose_lengths_differ_most(runs):
     change(runs[1], 1, steps=5)
-    assert find_pair(*runs).sides[0].result.key.task_id == 1
+    assert find_pair(*map(RunRecords, runs)).sides[0].result.key.task_id == 1
     change(runs[1], 0, outcome=Outcome.TIMEOUT)
-    pair = find_pair(*runs)
+    pair = find_pair(*map(RunRecords, runs))
     assert pair.sides[0].result.key.task_id == 0
     assert pair.why == "libero_object task 0, init 0: isolated success at 0.35 s, unified timeout at 0.35 s."
-    assert find_pair(*runs, task_ids=(1,), init_ids=(0,)).sides[0].result.key.task_id == 1
+    assert find_pair(*map(RunRecords, runs), task_ids=(1,), init_ids=(0,)).sides[0].result.key.task_id == 1
     change(runs[0], 0, video=None)
-    assert find_pair(*runs).sides[0].result.key.task_id == 1
+    assert find_pair(*map(RunRecords, runs)).sides[0].result.key.task_id == 1
 
 
 def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_last_frame(runs):
     change(runs[1], 0, steps=4)
-    frames = np.stack(list(find_pair(*runs, task_ids=(0,)).pictures()))
+    frames = np.stack(list(find_pair(*map(RunRecords, runs), task_ids=(0,)).pictures()))
     assert len(frames) == 8
     middle = frames.shape[2] // 2
     left, right = frames[:, 88:, :middle], frames[:, 88:, middle:]
@@ -77,7 +78,7 @@ def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_l
 
 def test_runs_without_texts_are_two_cameras_and_time(runs):
     def height():
-        return next(find_pair(*runs).pictures()).shape[0]
+        return next(find_pair(*map(RunRecords, runs)).pictures()).shape[0]
 
     for run in runs:
         for result in run.episodes().values():

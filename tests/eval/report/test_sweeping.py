@@ -15,11 +15,9 @@ from contracts.errors import UsageError
 from contracts.prompt import PromptField
 from eval import sweep
 from eval.merge import merge_runs
-from eval.metrics.success import summarize
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.__main__ import app
 from eval.report.merging import merge_sweeps
-from eval.report.pages.run_report import write_report
 from eval.report.pages.site import ChartLine, chart_group, line_chart
 from eval.report.sweep import conclude, run_sweep, show_sweep
 from eval.report.sweep_plots import write_sweep_page
@@ -28,7 +26,7 @@ from eval.rollout.plan import cells_of
 from tests.commands import call
 from tests.eval.conftest import acting
 from tests.eval.doubles import opened
-from tests.eval.factory import RunBuilder
+from tests.eval.factory import RunBuilder, run_rows, write_report
 
 
 def cells(*grids, **shared):
@@ -179,7 +177,7 @@ def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, cha
     runs = [run.folder for run in folder.runs()]
 
     def is_identical() -> bool:
-        record = conclude(folder, [summarize(run.path) for run in runs])
+        record = conclude(folder, [run_rows(run) for run in runs])
         return record["cells"][1]["success"]["identical"]
 
     assert is_identical() == (change == 0.0)
@@ -198,7 +196,7 @@ def test_the_order_of_records_changes_no_number(tmp_path, policy):
             lines = sorted(map(json.loads, run.episodes_path.read_text().splitlines()), key=str)
             seconds = [{**line, "simulated_s": 1.0 + line["key"]["init_id"] ** (1 + place)} for line in lines]
             run.episodes_path.write_text("".join(f"{json.dumps(line)}\n" for line in seconds[::order]))
-        return conclude(folder, [summarize(run.path) for run in runs])["cells"]
+        return conclude(folder, [run_rows(run) for run in runs])["cells"]
 
     assert cells(1) == cells(-1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs.console import TextConsole
 from contracts.episode import Share
-from eval.metrics.success import summarize
+from eval.metrics.rows import Progress
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.report.table import (
     Column,
@@ -24,7 +24,7 @@ from eval.report.table import (
     to_terminal,
 )
 from sim_envs.libero.tasks import list_tasks
-from tests.eval.factory import RunBuilder, episode, key, scores
+from tests.eval.factory import RunBuilder, episode, key, run_rows, scores
 
 HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
@@ -122,7 +122,7 @@ def play(path, clock, *, outcomes="ssst", seconds=6.1, hz=5.0, suites=("libero_o
     timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "held_steps": 25}
     for suite in suites:
         run.add_all(outcomes, suite=suite, latency=12345.6, texts=said, **timed)
-    return summarize(run.path)
+    return run_rows(run.folder)
 
 
 @pytest.mark.parametrize("suites", [("libero_object",), ("libero_object", "libero_goal")])
@@ -132,8 +132,8 @@ def test_tables_of_every_clock_fit_80_columns(tmp_path, clock, suites):
     results = play(tmp_path / "run", clock, suites=suites, seconds=999.9)
     tasks = printed(tasks_table("", {"a": results, "b": results}, width=80))
     assert [" ".join(line.split()) for line in tasks].count("0 do task 0 3/4 3/4") == len(suites)
-    for row in (results["overall"], *results["per_suite"].values(), *results["per_task"]):
-        row.update(n_episodes=4500, n_errors=12)
+    for row in (results.overall, *results.suites.values(), *results.tasks):
+        vars(row).update(n_episodes=4500, n_errors=12)
     variants = printed(variants_table(dict.fromkeys(modes, results), width=80))
     for lines in (variants, printed(run_table("tiny", results, width=80))):
         assert max(map(len, lines)) <= 80
@@ -171,8 +171,8 @@ def test_columns_that_leave_no_room_for_tasks_are_left_out_in_order(tmp_path):
 def test_a_long_suite_name_leaves_numbers_whole(tmp_path):
     suite = "kitchen_of_the_second_floor_with_long_name"
     runs = [play(tmp_path / name, "fixed:100,200", suites=(suite, f"{suite}_2")) for name in ("a", "b")]
-    for row in (row for run in runs for row in (run["overall"], *run["per_suite"].values())):
-        row.update(n_episodes=99, pc_progress=61.5)
+    for row in (row for run in runs for row in (run.overall, *run.suites.values())):
+        vars(row).update(n_episodes=99, progress=Progress(pc_progress=61.5))
     tasks = run_table("tiny", runs[0], width=80)
     for table in (tasks, variants_table(dict(zip("ab", runs, strict=True)), width=80)):
         lines = printed(table)
@@ -194,7 +194,7 @@ def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
     assert ("action, frame: median" in notes) == is_paused
     assert ("the same texts are compared below" in notes) == is_paused, "only then texts are paired"
     assert "time: median simulated seconds to success" in notes
-    timeless = summarize(RunBuilder.at(tmp_path / "timeless").add_all("st").path)
+    timeless = run_rows(RunBuilder.at(tmp_path / "timeless").add_all("st").folder)
     table = run_table("", timeless, width=80)
     assert not {"time", "errors"} & set(headings(table))
     assert "simulated" not in " ".join(table_notes(table, [timeless]))
@@ -203,7 +203,7 @@ def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
 def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path):
     texts = {"narration": narrations(4, 3, of=5)}
     texts["memory"] = narrations(1, 1, of=1, late_s=0.0, not_graded=1)
-    narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **texts)["overall"])
+    narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **texts).overall)
     assert narration == "narration: 5 of 5 texts graded, delivered 940 ms (simulated) after their requests."
     assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; unreadable texts are not ")
 
@@ -226,8 +226,8 @@ def test_a_percentage_is_0_or_100_only_if_it_is(value, decimals, shown):
 def test_progress_has_a_column_where_it_is_more_than_success(tmp_path, progress, has_column):
     run = RunBuilder.at(tmp_path / "run").add(episode(key(), progress=1.0))
     run.add(episode(key(1), "timeout", progress=progress))
-    results = summarize(run.path)
-    assert results["overall"]["pc_progress"] == 50 + 50 * progress
+    results = run_rows(run.folder)
+    assert results.overall.progress.pc_progress == 50 + 50 * progress
     assert ("progr." in headings(run_table("", results, width=80))) == has_column
 
 
@@ -236,7 +236,7 @@ def test_instructions_are_whole_where_there_is_room(tmp_path):
     for task, what in enumerate(("milk", "juice")):
         words = f"pick up the {what} and place it in the basket"
         run.add(episode(key(0, task), instruction=words, language=words, tokens=0))
-    results = summarize(run.path)
+    results = run_rows(run.folder)
     table = tasks_table("", {"mine": results, "noop": results}, width=80)
     assert "pick up the juice and place it in the basket" in "".join(printed(table))
     (row, *_) = (line for line in printed(run_table("", results, width=66)) if "milk" in line)

@@ -11,13 +11,13 @@ from eval.collect import collection
 from eval.records.protocol import describe_suite, suite_hash
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished
-from eval.report.comparison import compare
 from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from sim_envs.suite import InitIds
 from tests.eval.conftest import evaluate
+from tests.eval.factory import compare
 from tests.eval.rollout.scaled import played, suite_file
 
 STILL = {"policy": "noop", "mode": "actions", "video": "none"}

@@ -19,7 +19,6 @@ from eval.records.query_logs import read_queries
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
 from eval.rollout import recorder
 from eval.rollout.episode import EpisodeJob, Variant, run_episode
 from eval.rollout.executors.executor import SERIAL
@@ -28,6 +27,7 @@ from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.world import AdvanceResult, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened, text_finished
+from tests.eval.factory import compare
 from tests.eval.rollout.scaled import played, timeless
 from tests.eval.rollout.test_executors import POLICY
 from videos.recorder import EpisodeVideo

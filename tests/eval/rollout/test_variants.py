@@ -14,12 +14,11 @@ from eval.records import run_folders
 from eval.records.reader import find_runs
 from eval.records.run_folders import find_unfinished, locked_run, new_run
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeWorld
 from tests.eval.conftest import VARIANTS, begin, evaluate
 from tests.eval.doubles import libero_object
-from tests.eval.factory import key
+from tests.eval.factory import compare, key
 
 
 def test_variants_take_turns_in_every_episode(tmp_path, stage):

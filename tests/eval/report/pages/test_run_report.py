@@ -8,12 +8,10 @@ import pytest
 from contracts.errors import UsageError
 from eval.records.schema import RunFolder
 from eval.report.__main__ import app
-from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.conclusion import conclude
-from eval.report.pages.run_report import write_report
 from tests.commands import call
-from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from tests.eval.factory import RunBuilder, asked, compare, episode, key, query, said, write_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **bold** \x1b[31mred\x1b[0m </script>\u2028"
 

@@ -5,7 +5,10 @@ import pytest
 
 from contracts.episode import MotionQuality
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.results_file import results_of
+from eval.metrics.rows import Progress, summarize_progress
 from eval.metrics.simulated_time import (
+    TimeToSuccess,
     restricted_s,
     restricted_times,
     success_curve,
@@ -13,25 +16,23 @@ from eval.metrics.simulated_time import (
     time_ratio,
 )
 from eval.metrics.statistics import wilson_95
-from eval.metrics.success import summarize, summarize_progress
 from eval.report.comparison_verdict import judge_time
-from tests.eval.factory import RunBuilder, episode, key, query, scores
+from tests.eval.factory import RunBuilder, episode, key, query, run_rows, scores
 
 
 def test_invalid_actions_are_failures_and_nothing_graded_is_no_rate_rather_than_zero(tmp_path):
-    results = summarize(RunBuilder.at(tmp_path / "run").add_all("sitsei").path)
-    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
-        assert (row["n_episodes"], row["n_success"]) == (5, 2)
-        assert (row["n_invalid_actions"], row["n_errors"]) == (2, 1)
-        assert row["pc_success"] == 40.0
-        low, high = row["pc_success_ci95"]
-        assert 0 < low < 40 < high < 100
-    assert results["per_task"][0]["metrics"]["successes"] == [True, False, False, True, False]
-    overall = summarize(RunBuilder.at(tmp_path / "errors").add_all("ee").path)["overall"]
-    assert (overall["n_episodes"], overall["n_errors"]) == (0, 2)
-    for name in ("pc_success", "pc_success_ci95", "mean_steps", "tokens_per_s", "avg_sum_reward"):
-        assert overall[name] is None
-    assert overall["latency_ms"] == {}
+    results = run_rows(RunBuilder.at(tmp_path / "run").add_all("sitsei").folder)
+    for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
+        assert (row.n_episodes, row.n_success) == (5, 2)
+        assert (row.n_invalid_actions, row.n_errors) == (2, 1)
+        assert row.pc_success == 40.0
+        assert 0 < row.pc_success_ci95.low < 40 < row.pc_success_ci95.high < 100
+    assert results.tasks[0].successes == [True, False, False, True, False]
+    overall = run_rows(RunBuilder.at(tmp_path / "errors").add_all("ee").folder).overall
+    assert (overall.n_episodes, overall.n_errors, overall.latency_ms) == (0, 2, {})
+    assert [overall.pc_success, overall.pc_success_ci95, overall.mean_steps, overall.tokens_per_s] == [
+        None
+    ] * 4
 
 
 def test_rows_add_up_over_tasks_and_suites(tmp_path):
@@ -40,15 +41,15 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
         for task_id in (1, 0):
             for init_id in range(task_id + 1):
                 run.add(episode(key(init_id, task_id, suite), outcome))
-    results = summarize(run.path)
-    assert list(results["per_suite"]) == ["libero_object", "libero_goal"]
-    episodes = {(row["task_group"], row["task_id"]): row["n_episodes"] for row in results["per_task"]}
-    assert episodes == {(suite, task_id): task_id + 1 for suite in results["per_suite"] for task_id in (0, 1)}
+    results = run_rows(run.folder)
+    assert list(results.suites) == ["libero_object", "libero_goal"]
+    episodes = {(row.suite, row.task_id): row.n_episodes for row in results.tasks}
+    assert episodes == {(suite, task_id): task_id + 1 for suite in results.suites for task_id in (0, 1)}
     for name in ("n_episodes", "n_success", "n_invalid_actions", "n_errors", "tokens"):
-        total = results["overall"][name]
-        assert total == sum(row[name] for row in results["per_suite"].values())
-        assert total == sum(row[name] for row in results["per_task"])
-    assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
+        total = getattr(results.overall, name)
+        assert total == sum(getattr(row, name) for row in results.suites.values())
+        assert total == sum(getattr(row, name) for row in results.tasks)
+    assert {row.instruction for row in results.tasks} == {"do task 0", "do task 1"}
 
 
 def test_results_are_the_same_in_whatever_order_episodes_ended(tmp_path):
@@ -68,17 +69,17 @@ def test_results_are_the_same_in_whatever_order_episodes_ended(tmp_path):
     for one, other in zip(episodes, reversed(episodes), strict=True):
         forward.add(one)
         backward.add(other)
-    assert summarize(forward.path) == summarize(backward.path)
+    assert results_of(run_rows(forward.folder)) == results_of(run_rows(backward.folder))
 
 
 def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     run.add(episode(key(0)), *(query(i, action=10.0, frame=20.0) for i in range(99)))
     run.add(episode(key(1)), query(0, action=1000.0, frame=2000.0))
-    latency = summarize(run.path)["overall"]["latency_ms"]
-    assert latency["action"]["p50"] == 10.0
-    assert latency["frame"]["p95"] == 20.0
-    assert 10.0 < latency["action"]["p99"] < 1000.0
+    latency = run_rows(run.folder).overall.latency_ms
+    assert latency["action"].p50 == 10.0
+    assert latency["frame"].p95 == 20.0
+    assert 10.0 < latency["action"].p99 < 1000.0
 
 
 def test_lerobots_tools_read_the_results(tmp_path):
@@ -86,7 +87,7 @@ def test_lerobots_tools_read_the_results(tmp_path):
     video = "videos/libero_object/task00_ep000_success.mp4"
     run = RunBuilder.at(tmp_path / "run").add(episode(key(0), video=video)).add(episode(key(1), "timeout"))
     run.add(episode(key(0, 3), "success")).add(episode(key(1, 3), "error"))
-    results = summarize(run.path)
+    results = results_of(run_rows(run.folder))
     overall, tasks = results["overall"], results["per_task"]
     successes = [success for task in tasks for success in task["metrics"]["successes"]]
     rate = overall["pc_success"]
@@ -106,12 +107,12 @@ def test_progress_is_a_mean_with_an_interval_and_unknown_unless_all_episodes_hav
         return [episode(key(), "success" if share == 1 else "timeout", progress=share) for share in shares]
 
     for unknown in ([], [1.0, None]):
-        assert summarize_progress(of(unknown)) == {"pc_progress": None, "pc_progress_ci95": None}
-    assert summarize_progress(of([0.0, 0.0])) == {"pc_progress": 0.0, "pc_progress_ci95": None}
-    assert summarize_progress(of([1.0, 0.0]))["pc_progress"] == 50.0
+        assert summarize_progress(of(unknown)) == Progress()
+    assert summarize_progress(of([0.0, 0.0])) == Progress(pc_progress=0.0)
+    assert summarize_progress(of([1.0, 0.0])).pc_progress == 50.0
     summary = summarize_progress(of(np.linspace(0, 1, 21).tolist()))
-    assert summary["pc_progress"] == pytest.approx(50)
-    low, high = summary["pc_progress_ci95"]
+    assert summary.pc_progress == pytest.approx(50)
+    low, high = summary.pc_progress_ci95
     assert 30 < low < 45
     assert 55 < high < 70
 
@@ -133,18 +134,18 @@ def test_time_metrics_of_mixed_outcomes_equal_a_hand_calculation(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     for result in (*SOLVED, *UNSOLVED, ERROR, *UNRECORDED):
         run.add(result)
-    results = summarize(run.path)
-    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
-        assert row["time_to_success_s"] == {"mean": pytest.approx(20 / 3), "median": 5.0, "n": 3}
-        assert row["query_hz"] == pytest.approx(100 / 35)
-        assert row["pc_held"] == pytest.approx(100 * 100 / 700)
-        assert row["pc_continued"] == pytest.approx(100 * 80 / 700)
-        assert row["skipped_per_query"] == pytest.approx(20 / 100)
-    assert results["overall"]["n_success"] == 4, "an episode that recorded no time is solved all the same"
+    results = run_rows(run.folder)
+    for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
+        assert row.time.time_to_success_s == TimeToSuccess(mean=pytest.approx(20 / 3), median=5.0, n=3)
+        assert row.time.query_hz == pytest.approx(100 / 35)
+        assert row.time.pc_held == pytest.approx(100 * 100 / 700)
+        assert row.time.pc_continued == pytest.approx(100 * 80 / 700)
+        assert row.time.skipped_per_query == pytest.approx(20 / 100)
+    assert results.overall.n_success == 4, "an episode that recorded no time is solved all the same"
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
     row = summarize_time([at_once], {})
-    assert (row["query_hz"], row["pc_held"], row["skipped_per_query"]) == (None, None, 0)
-    assert summarize_time([at_once, SOLVED[0]], {})["query_hz"] == pytest.approx(21 / 5)
+    assert (row.query_hz, row.pc_held, row.skipped_per_query) == (None, None, 0)
+    assert summarize_time([at_once, SOLVED[0]], {}).query_hz == pytest.approx(21 / 5)
 
 
 def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
@@ -154,9 +155,8 @@ def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
     assert restricted_s(unsolved, {}) is None, "actions that could not be executed ended it early"
     assert restricted_s(UNSOLVED[0], {}) == 14.0, "what ran out of time shows the limit"
     row = summarize_time([*SOLVED, *UNSOLVED] * 2, limit)
-    assert row["restricted_mean_s"] == pytest.approx((20 + 28) / 5)
-    low, high = row["restricted_mean_ci95"]
-    assert low < row["restricted_mean_s"] < high
+    assert row.restricted_mean_s == pytest.approx((20 + 28) / 5)
+    assert row.restricted_mean_ci95.low < row.restricted_mean_s < row.restricted_mean_ci95.high
 
 
 def took(seconds: float | None, outcome: str = "success"):

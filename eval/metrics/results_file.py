@@ -1,0 +1,88 @@
+"""Writes `results.json`, with LeRobot's names where it has some.
+
+LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
+`overall.n_episodes` and `per_task[i].metrics.successes`, which have the same names here.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from eval.metrics.rows import Row, RunRows, TaskRow
+
+_FLAT = ("progress", "time")
+"""Parts of a row whose fields stand among those of the row."""
+_ELSEWHERE = {field.name for field in dataclasses.fields(TaskRow)} - {f.name for f in dataclasses.fields(Row)}
+_ELSEWHERE |= {"prompt_age_steps", "successes", "videos", "wall_s"}
+"""Fields of a row that stand elsewhere, or in no `results.json`."""
+
+
+def results_of(rows: RunRows) -> dict[str, Any]:
+    """The content of a run's `results.json`.
+
+    Stages without measurements are absent from `latency_ms`. A task's `language` is the benchmark's
+    instruction, `wordings` those given to the policy.
+    """
+    run, overall = rows.records.identity, rows.overall
+    return {
+        "clock": run.clock,
+        "clock_device": run.clock_device,
+        "while_waiting": run.while_waiting,
+        "overlap": run.overlap,
+        "overall": {**fields_of(overall), **lerobot_group(overall), **eval_times(overall)},
+        "per_suite": {suite: fields_of(row) for suite, row in rows.suites.items()},
+        "per_group": {suite: lerobot_group(row) for suite, row in rows.suites.items()},
+        "per_task": [
+            {
+                "task_group": task.suite,
+                "task_id": task.task_id,
+                "task": task.task,
+                "language": task.instruction,
+                "wordings": task.wordings,
+                **fields_of(task),
+                "metrics": lerobot_metrics(task),
+            }
+            for task in rows.tasks
+        ],
+    }
+
+
+def fields_of(row: Row) -> dict[str, Any]:
+    """The fields of a row in `overall`, `per_suite` and `per_task`."""
+    fields: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(row).items():
+        if name in _FLAT:
+            fields |= value
+        elif name == "control_steps" and value is not None:
+            fields[name] = {each: spread for each, spread in value.items() if spread is not None}
+        elif name not in _ELSEWHERE:
+            fields[name] = value
+    return fields
+
+
+def lerobot_group(row: Row, folder: Path = Path()) -> dict[str, Any]:
+    """LeRobot's fields of a group, whose reward is 1 at the step that solves the task."""
+    mean_reward = row.n_success / row.n_episodes if row.n_episodes else None
+    return {
+        "avg_sum_reward": mean_reward,
+        "avg_max_reward": mean_reward,
+        "pc_success": row.pc_success,
+        "n_episodes": row.n_episodes,
+        "video_paths": [str(folder / video) for video in row.videos],
+    }
+
+
+def lerobot_metrics(row: Row, folder: Path = Path()) -> dict[str, Any]:
+    """LeRobot's fields of a task; paths of videos are from the run's folder, or of it."""
+    rewards = [float(success) for success in row.successes]
+    return {
+        "successes": row.successes,
+        "sum_rewards": rewards,
+        "max_rewards": rewards,
+        "video_paths": [str(folder / video) for video in row.videos],
+    }
+
+
+def eval_times(row: Row) -> dict[str, float]:
+    """LeRobot's fields of wall time, seconds."""
+    return {"eval_s": row.wall_s, "eval_ep_s": row.wall_s / max(1, row.n_episodes + row.n_errors)}
