@@ -129,8 +129,8 @@ def _parser() -> OneLineParser:
     option("--adapter", about, "MASK", _one_of("adapter", ADAPTERS), default=(OFF,))
     about = "images in an observation, at most twice the policy's number; default: that number"
     option("--cameras", about, "N", default=())
-    option("--slots", "unfinished texts at once; one more drops another; default: all requested", "N")
-    option("--rows", "texts decoded in one batch, the others wait; default: all unfinished ones", "N")
+    option("--slots", "unfinished texts of a robot; one more drops another; default: all requested", "N")
+    option("--rows", "texts of a robot decoded in one batch, others wait; default: all unfinished", "N")
     about = "tokens in the prompt, padded to one of the policy's lengths"
     option("--prompt-tokens", about, "N", default=24)
     about = "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
@@ -218,7 +218,7 @@ def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfigurati
     """All workloads with their configurations.
 
     Raises:
-        UsageError: A text is longer than `text_tokens`, or there are fewer slots than robots.
+        UsageError: A text is longer than `text_tokens`.
     """
     axes = ("denoise_steps", "text_tokens", "cameras", "robots", "arrivals")
     fixed = {name: getattr(options, name) for name in ("slots", "rows", "repetitions", "queries")}

@@ -197,13 +197,19 @@ class PolicyRunner:
             actions = list(self._policy.act(observations).values())
             replies = list(self._policy.complete().values())
             now = time.perf_counter()
-            answers.append((1e3 * (now - began), actions, replies))
+            answers.append((1e3 * (now - began), actions, replies, self._policy.work))
             began = now
         self._run_intervals.append((first, began))
         self.compiles_after_warm_up += self._policy.compiles_after_warm_up - compiled_before
         return [self._query(*answer) for answer in answers]
 
-    def _query(self, frame_ms: float, actions: Sequence[np.ndarray], replies: Sequence[Reply]) -> QueryTimes:
+    def _query(
+        self,
+        frame_ms: float,
+        actions: Sequence[np.ndarray],
+        replies: Sequence[Reply],
+        work: Sequence[DecodeWork],
+    ) -> QueryTimes:
         """One query of all robots, which share its times; an action chunk is [horizon, action]."""
         texts = [text.times for reply in replies for text in reply.finished if text.times is not None]
         return QueryTimes(
@@ -212,7 +218,7 @@ class PolicyRunner:
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),
             decode_steps=max(reply.tokens_per_frame for reply in replies),
-            work=replies[0].work or (),
+            work=work,
             submitted=sum(len(reply.requested) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
             first_token_ms=[self._running_ms(text.requested_s, text.first_token_s) for text in texts],
@@ -303,8 +309,8 @@ class Bench:
         engine = EngineConfig(
             mode=configuration.mode,
             budget=FixedTokens(configuration.min_decode_steps) if deadline is None else Deadline(deadline),
-            slots=sizes.slots,
-            rows=sizes.rows[-1],
+            slots=sizes.slots // sizes.robots,
+            rows=sizes.rows[-1] // sizes.robots,
             robots=workload.robots,
         )
         return VectorPolicy(
@@ -342,21 +348,21 @@ def sizes_of(workload: Workload, configuration: BenchConfiguration) -> ProgramSi
     if mode in BUDGETED:
         most = running_texts(workload, configuration.min_decode_steps, workload.total_queries)
     # Texts of one query wait in slots, even where a batch holds fewer of them; mode `actions` has none.
-    slots = workload.slots or (robots if mode is Mode.ACTIONS else max(robots, most))
+    slots = workload.slots or (1 if mode is Mode.ACTIONS else max(1, most))
     forks = max(1, min(new, slots))
-    rows = min(max(robots, most), slots, workload.rows or slots)
+    rows = min(max(1, most), slots, workload.rows or slots)
     match mode:
         case Mode.UNIFIED:
             batches = {rows}
         case Mode.SHARED:
-            batches = {min(robots, rows), rows}
+            batches = {1, rows}
         case _:
-            batches, forks = {robots}, min(forks, robots)
+            batches, forks = {1}, 1
     return ProgramSizes(
         robots=robots,
-        slots=slots,
-        rows=tuple(sorted(batches)),
-        forks=(forks,),
+        slots=robots * slots,
+        rows=tuple(robots * batch for batch in sorted(batches)),
+        forks=(robots * forks,),
         suffix=len(SUFFIX),
         limit=workload.text_tokens,
         guided=True,  # for its stage time; no mode runs it

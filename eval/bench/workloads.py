@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 
 from contracts.errors import UsageError, pluralize
@@ -60,9 +61,9 @@ class Workload:
     text_tokens: int  # tokens of a text, or of the longest one if lengths are random
     robots: int = 1  # observations in a query
     arrivals: str = "every:1"  # when texts are requested, for every robot, as `parse_arrivals` reads it
-    # Unfinished texts at once, of all robots; None for as many as are requested, so that none is dropped.
+    # Unfinished texts of a robot at once; None for as many as are requested, so that none is dropped.
     slots: int | None = None
-    # Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
+    # Texts of a robot that `unified` and `shared` decode in one batch; None for all unfinished ones.
     rows: int | None = None
     cameras: int | None = None  # images in an observation; None for the policy's number
     repetitions: int = 1  # runs of each configuration
@@ -76,8 +77,6 @@ class Workload:
             raise UsageError(
                 f"arrivals {self.arrivals!r} request up to {longest} tokens; text tokens: {self.text_tokens}"
             )
-        if self.slots is not None and self.slots < self.robots:
-            raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
 
     @property
     def queries_per_run(self) -> int:
@@ -90,7 +89,7 @@ class Workload:
         return self.warm_up_queries + self.repetitions * self.queries_per_run
 
     def lengths(self, robot: int, query: int) -> list[int]:
-        """Tokens of each text requested for a robot in a query."""
+        """Tokens of each text requested for a robot in a query; its number is its episode's seed."""
         due = parse_arrivals(self.arrivals).due(robot, query)
         return [self.text_tokens if n is None else n for n in due]
 
@@ -140,17 +139,16 @@ BUDGETED = (Mode.UNIFIED, Mode.INTERLEAVED)
 
 
 def running_texts(workload: Workload, decode_steps: int, queries: int) -> int:
-    """The most unfinished texts of all robots at once in the first `queries`, of `decode_steps` of each text.
+    """The most unfinished texts of a robot at once in the first `queries`, of `decode_steps` of each text.
 
     All find a slot and a row when they are requested.
     """
-    running = [0] * queries
-    for query in range(queries):
-        for robot in range(workload.robots):
-            for tokens in workload.lengths(robot, query):
-                for during in range(query, min(queries, query + math.ceil(tokens / decode_steps))):
-                    running[during] += 1
-    return max(running)
+    running = [[0] * queries for _ in range(workload.robots)]
+    for robot, query in itertools.product(range(workload.robots), range(queries)):
+        for tokens in workload.lengths(robot, query):
+            for during in range(query, min(queries, query + math.ceil(tokens / decode_steps))):
+                running[robot][during] += 1
+    return max(map(max, running))
 
 
 def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) -> int:

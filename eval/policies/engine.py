@@ -131,21 +131,18 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     """The engine configuration of the first variant, with programs large enough for all of them.
 
     With a fixed number of tokens per frame every running text has a row. With a deadline a frame may decode
-    fewer tokens, so there are more slots than rows, in which texts wait. Robots of a batch are independent:
-    none affects the texts of another.
+    fewer tokens, so there are more slots than rows, in which texts wait.
     """
     first = variants[0]
-    robots = first.batch_size
     rows = texts_in_progress(tasks, first.tokens_per_frame)
     waiting = any(each.deadline_ms is not None for each in variants)
     slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
     return EngineConfig(
         mode=Mode(first.mode),
         budget=_budget(first),
-        slots=robots * slots,
-        rows=robots * rows,
-        robots=robots,
-        independent=robots > 1,
+        slots=slots,
+        rows=rows,
+        robots=first.batch_size,
         int8_decode=first.decode_weights == "int8",
     )
 

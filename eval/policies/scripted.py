@@ -76,7 +76,7 @@ class Scripted:
         self._memory_age_s = math.ceil(steps_in(1e3 * memory_age_s, hz) / interval) * interval / hz
         self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
         self._policy: ScriptedPolicy = Noop(suite.interface)
-        self._wording = self._query = self._written = 0
+        self._seed = self._query = self._written = 0
         self._reply = Reply(timings_ms={})
 
     @property
@@ -93,7 +93,7 @@ class Scripted:
         else:
             self._policy = Random(self.interface) if self._kind == "random" else Noop(self.interface)
         self._policy.reset(key)
-        self._wording = key.digest() % WORDINGS
+        self._seed = key.digest()
         self._query = self._written = 0
 
     def act(self, observation: Observation) -> np.ndarray:
@@ -118,9 +118,11 @@ class Scripted:
         return EpisodeEnd()
 
     def _write(self) -> tuple[Text, ...]:
-        due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
+        due = [task.name for task in self._tasks for _ in task.arrivals.due(self._seed, self._query)]
         truth = read_truth(self._world)[0] if due else None
-        texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]
+        texts = (
+            [] if truth is None else [(task, true_text(task, truth, self._seed % WORDINGS)) for task in due]
+        )
         written = [(task, text) for task, text in texts if text is not None]
         first, query = self._written, self._query
         self._written, self._query = first + len(written), query + 1

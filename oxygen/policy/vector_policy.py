@@ -33,18 +33,16 @@ Observations = Mapping[int, Mapping[str, Any]]
 class VectorPolicy:
     """π0.5 for several robots, with texts beside their actions.
 
-    Robots share one batch for actions, and one KV pool and decode batch for texts. Actions are equal to the
-    bit in every mode, and a robot's actions and texts do not depend on the other robots, its slot or the
-    engine step. With several robots this needs a single prompt bucket, as `create_vector_policy` compiles:
-    otherwise the longest prompt would change the padding, and the last bits, of all. Texts of two modes may
-    differ where two tokens are almost equally likely; see `EngineConfig.rows`.
+    Robots share one batch for actions, and one KV pool and decode batch for texts. They run different
+    episodes at their own pace: which of them have a query in one step does not affect their replies. Actions
+    are equal to the bit in every mode, and a robot's actions and texts do not depend on the other robots, its
+    slot or the engine step. With several robots this needs a single prompt bucket, as `create_vector_policy`
+    compiles: otherwise the longest prompt would change the padding, and the last bits, of all. Texts of two
+    modes may differ where two tokens are almost equally likely; see `EngineConfig.rows`.
 
     A query is one `act`, which returns the actions as soon as they are ready, then one `complete`, which
     returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
     else in between; in the others, in `complete`.
-
-    Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
-    have a query in one step does not affect their replies.
 
     Attributes:
         runner: Its compiled programs, without episode state.
@@ -52,6 +50,7 @@ class VectorPolicy:
         tokenizer: The vocabulary the weights were trained with.
         tasks: The language tasks.
         transform: Conversion of the robots' observations and actions.
+        work: Decode jobs of the last query, of all robots together.
     """
 
     def __init__(
@@ -79,21 +78,17 @@ class VectorPolicy:
         self.tokenizer, self.tasks, self.transform = tokenizer, tuple(tasks), transform
         self._weights, self._adapter = weights, adapter
         in_tokens = [tokenized(task, tokenizer) for task in tasks]
-        self._scheduler = Scheduler(
-            mode=engine.mode,
-            tasks=in_tokens,
-            slots=engine.slots,
-            rows=engine.rows,
-            robots=engine.robots,
-            independent=engine.independent,
-        )
-        self._engine = Engine(runner, self._scheduler, self._text_decoder(), engine.budget)
-        self._alone = None
-        if engine.independent and engine.robots > 1:
-            shares = {"slots": engine.slots // engine.robots, "rows": engine.rows // engine.robots}
-            self._alone = sizes_for(dataclasses.replace(engine, robots=1, **shares), in_tokens)
+        self._schedulers = [
+            Scheduler(mode=engine.mode, tasks=in_tokens, slots=engine.slots, rows=engine.rows, robot=robot)
+            for robot in range(engine.robots)
+        ]
+        self._engine = Engine(runner, self._schedulers, self._text_decoder(), engine.budget)
+        self._alone = runner.sizes
+        if engine.robots > 1:
+            self._alone = sizes_for(dataclasses.replace(engine, robots=1), in_tokens)
         self._sessions = [self._new_session(robot, 0) for robot in range(engine.robots)]
         self._delivered_s = 0.0
+        self.work: tuple[DecodeWork, ...] = ()
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -140,7 +135,7 @@ class VectorPolicy:
         `first_query` is the number of its next query; above 0 to resume an episode.
         """
         self._complete()
-        self._scheduler.reset(robot, episode_seed % 2**64)
+        self._schedulers[robot].reset(episode_seed % 2**64)
         self._sessions[robot] = self._new_session(robot, first_query)
 
     def act(self, observations: Observations) -> dict[int, Float64[np.ndarray, "horizon action"]]:
@@ -211,17 +206,18 @@ class VectorPolicy:
     def finish(self, robot: int) -> EpisodeEnd:
         """End a robot's episode: complete its query and cancel its active requests."""
         self._complete()
-        return self._sessions[robot].end(self._scheduler.cancel(robot), self.compiles_after_warm_up)
+        return self._sessions[robot].end(self._schedulers[robot].cancel(), self.compiles_after_warm_up)
 
     def close(self) -> None:
         """End the second process of mode `parallel`, if any."""
         self._engine.close()
 
     def _complete(self) -> None:
-        texts = self._engine.complete(delivered_s=self._delivered_s)
-        if texts is not None:
+        step = self._engine.complete(delivered_s=self._delivered_s)
+        if step is not None:
+            self.work = step.work
             for session in self._sessions:
-                session.add(texts)
+                session.add(step)
 
     def _guidance(
         self, observations: Observations, states: Mapping[int, Float64[np.ndarray, " state"]]
@@ -261,7 +257,7 @@ class _Session:
         tasks: Sequence[str],
         tokenizer: Tokenizer,
         *,
-        alone: ProgramSizes | None,  # what would serve it alone; replies then report its own work, not all
+        alone: ProgramSizes,  # what would serve it alone; replies report its work there
         first_query: int,
     ) -> None:
         self._alone = alone
@@ -294,32 +290,27 @@ class _Session:
 
     def add(self, step: EngineStep) -> None:
         """Add the texts of a completed engine step; if it served a query of this robot, prepare the reply."""
-        jobs = step.plan.jobs
-        if self._alone is not None:  # as if they were alone, others' jobs do not exist
-            jobs = tuple(job for job in jobs if any(each.robot == self._robot for each in job.rows))
+        plan = step.plans.get(self._robot)
+        if plan is None:
+            return
         for request, tokens in step.new_tokens.items():
             if request.robot == self._robot:
                 self._tokens += tokens
                 if request.state is RequestState.FINISHED:
-                    job = jobs.index(step.plan.jobs[request.job])
-                    self._finished.append(self._text(request, job))
-        self._dropped += self._own(step.plan.dropped)
-        if self.timings_ms is None:
-            return
-        work = step.work
-        if self._alone is not None:
-            work = tuple(_work_alone(job, step, self._robot, self._alone) for job in jobs)
+                    self._finished.append(self._text(request))
+        self._dropped += self._named(plan.dropped)
+        assert self.timings_ms is not None, "it has a query in this step"
         finished, dropped, tokens = self._collected()
         decode_ms = 1e3 * step.decode_s
         frame_ms = self.timings_ms["action"] + decode_ms
         self.reply = Reply(
             timings_ms={**self.timings_ms, "decode": decode_ms, "frame": frame_ms},
-            requested=self._own(step.plan.requested),
+            requested=self._named(plan.requested),
             finished=finished,
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=step.decode_steps,
-            work=work,
+            work=tuple(_work_alone(job, step, self._alone) for job in plan.jobs),
             prompt_cut=self.prompt_cut,
         )
         self.timings_ms = None
@@ -330,7 +321,7 @@ class _Session:
         reply, self.reply = self.reply, None
         return EpisodeEnd(
             cancelled=len(cancelled),
-            requests=self._own(cancelled),
+            requests=self._named(cancelled),
             reply=reply,
             finished=finished,
             dropped=dropped,
@@ -344,7 +335,7 @@ class _Session:
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request, job: int) -> Text:
+    def _text(self, request: Request) -> Text:
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return Text(
             task=self._tasks[request.task],
@@ -356,7 +347,7 @@ class _Session:
             reason="stop" if request.stopped else "length",
             latency_ms=1e3 * request.latency_s,
             after_ms=1e3 * request.after_s,
-            job=job,
+            job=request.job,
             job_steps=request.job_steps,
             times=TextTimes(
                 requested_s=request.requested_s,
@@ -365,28 +356,25 @@ class _Session:
             ),
         )
 
-    def _own(self, requests: Iterable[Request]) -> tuple[TextRequest, ...]:
+    def _named(self, requests: Iterable[Request]) -> tuple[TextRequest, ...]:
         return tuple(
             TextRequest(task=self._tasks[request.task], request_id=request.request_id, query=request.query)
             for request in requests
-            if request.robot == self._robot
         )
 
 
-def _work_alone(job: DecodeJob, step: EngineStep, robot: int, alone: ProgramSizes) -> DecodeWork:
-    """The work of a decode job if its robot were served alone, by programs of those sizes."""
-    rows = [request for request in job.rows if request.robot == robot]
-    new = sum(request.robot == robot for request in job.new)
+def _work_alone(job: DecodeJob, step: EngineStep, alone: ProgramSizes) -> DecodeWork:
+    """The work of a robot's decode job if it is served alone, by programs of those sizes."""
+    steps = min(step.decode_steps, job.steps)
     if job.to_the_end:  # a stop token is noticed one step later, a limit at once
-        steps = min(1 + max(len(request.tokens) for request in rows), max(each.limit for each in rows))
-        batch = alone.batch_of(1 if job.own_prefill else len(rows))
-    else:
-        before = {request: len(request.tokens) - step.new_tokens.get(request, 0) for request in rows}
-        steps = min(step.decode_steps, max(each.limit - before[each] for each in rows))
-        batch = alone.batch_of(1) if job.own_prefill else alone.rows[-1]
+        steps = min(1 + max(len(request.tokens) for request in job.rows), job.steps)
     fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
-    prefills = int(job.own_prefill and new > 0)
-    return DecodeWork(prefills=prefills, forks=-(-new // fork), steps=steps, batch=batch)
+    return DecodeWork(
+        prefills=int(job.own_prefill and bool(job.new)),
+        forks=-(-len(job.new) // fork),
+        steps=steps,
+        batch=alone.batch_of(job.batch),
+    )
 
 
 def create_vector_policy(
@@ -429,7 +417,7 @@ def create_vector_policy(
     transform.check_fits(config)
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
     # Refused before weights are loaded and programs compiled: too few slots, and what cannot be loaded twice.
-    Scheduler(mode=engine.mode, tasks=in_tokens, slots=engine.slots, rows=engine.rows, robots=engine.robots)
+    Scheduler(mode=engine.mode, tasks=in_tokens, slots=engine.slots, rows=engine.rows)
     if engine.mode is Mode.PARALLEL:
         loadable(weights)
     loaded = load_weights(weights, config)

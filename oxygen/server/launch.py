@@ -44,14 +44,13 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     every = {} if options.text_every is None else {"arrivals": EveryNConfig(n=options.text_every)}
     writes = options.mode != "actions"
     tasks = [language_task(task.model_copy(update=every)) for task in known] if writes else []
-    rows = options.batch_size * texts_in_progress(tasks, options.tokens_per_frame)
+    rows = texts_in_progress(tasks, options.tokens_per_frame)
     engine = EngineConfig(
         mode=Mode(options.mode),
         budget=FixedTokens(options.tokens_per_frame),
         slots=rows,
         rows=rows,
         robots=options.batch_size,
-        independent=options.batch_size > 1,
     )
     random = options.random_weights
     declared = options.model_dump(

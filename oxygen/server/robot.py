@@ -98,7 +98,7 @@ class RobotBatch:
     """Runs the queries of a batch of robots, in the inference thread.
 
     A robot is active from its first query until its episode ends. Its replies do not depend on the others,
-    which `VectorPolicy` with independent robots guarantees.
+    which `VectorPolicy` guarantees.
     """
 
     def __init__(self, policy: VectorPolicy, thread: ThreadPoolExecutor, *, window_s: float) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput
 from oxygen.model.guidance import Guidance
-from oxygen.serving.requests import Request, RequestState, StepPlan
+from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Budget, Scheduler
+from oxygen.serving.scheduler import Budget, Scheduler, joined
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder
 from oxygen.typing import Float32
 
@@ -24,7 +24,8 @@ _NEW_WEIGHT = 0.2  # weight of a new sample in the exponential moving averages
 class EngineStep:
     """One step of the engine: the actions of some queries, then their texts."""
 
-    plan: StepPlan  # the text requests and decode jobs of the step
+    plans: Mapping[int, StepPlan]  # robot to its text requests and decode jobs, for those with a query
+    jobs: Sequence[DecodeJob]  # the decode jobs of all robots together
     actions: Float32[np.ndarray, "robot horizon action"]  # every robot's chunk, normalised
     arrived_s: float  # when the queries arrived, in seconds of the engine's clock
     started_s: float  # when the step started
@@ -44,18 +45,18 @@ class Engine:
     def __init__(
         self,
         runner: Runner,
-        scheduler: Scheduler,
+        schedulers: Sequence[Scheduler],
         decoder: TextDecoder | None,
         budget: Budget,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Create an engine; without a decoder, the scheduler must plan no texts.
+        """Create an engine, with a scheduler for each robot; without a decoder, they must plan no texts.
 
         The budget is for modes `unified` and `interleaved`.
         """
         self._runner = runner
-        self._scheduler = scheduler
+        self._schedulers = schedulers
         self._decoder = decoder
         self._budget = budget
         self._clock = clock
@@ -89,24 +90,27 @@ class Engine:
         assert self._step is None, "complete() comes before the next act()"
         started_s = self._clock()
         prefix = self._runner.prefill(inputs)
-        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
-        origins = prefix, self._scheduler.seeds, numbers
+        robots = len(self._schedulers)
+        seeds = [scheduler.seed for scheduler in self._schedulers]
+        origins = prefix, seeds, [queries.get(robot, 0) for robot in range(robots)]
         chunks = [] if guidance is None else [self._runner.denoise(*origins, guidance)]
         if guidance is None or not all(guidance.guides[robot] for robot in queries):
             chunks.append(self._runner.denoise(*origins))  # for the robots that are not guided
         for chunk in chunks:
             chunk.copy_to_host_async()
-        plan = self._scheduler.plan(queries)
-        for request in plan.requested:
-            request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
+        plans = {robot: self._schedulers[robot].plan(query) for robot, query in queries.items()}
+        jobs = joined(plans.values(), robots=robots, width=self._schedulers[0].width)
+        for plan in plans.values():
+            for request in plan.requested:
+                request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
         steps = batch = 0
-        if budgeted := [job for job in plan.jobs if not job.to_the_end]:
+        if budgeted := [job for job in jobs if not job.to_the_end]:
             batch = self._runner.sizes.batch_of(budgeted[0].batch)
             spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms or 0.0)
             steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms.get(batch))
             steps = min(steps, max(job.steps for job in budgeted))
-        if self._decoder is not None and plan.jobs:
-            self._decoder.begin(inputs, plan.jobs, prefix, steps)
+        if self._decoder is not None and jobs:
+            self._decoder.begin(inputs, jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
         prefilled_s = self._clock()
         on_host = [np.asarray(chunk) for chunk in chunks]
@@ -116,7 +120,8 @@ class Engine:
         actions_ready_s = self._clock()
         self._acting_ms = _averaged(self._acting_ms, 1e3 * (actions_ready_s - arrived_s))
         self._step = EngineStep(
-            plan=plan,
+            plans=plans,
+            jobs=jobs,
             actions=actions,
             arrived_s=arrived_s,
             started_s=started_s,
@@ -136,13 +141,17 @@ class Engine:
             return None
         step, self._step = self._step, None
         decoded = DecodeResult(tokens={})
-        if self._decoder is not None and step.plan.jobs:
+        if self._decoder is not None and step.jobs:
             decoded = self._decoder.finish()
             self.compiles_in_second_process = decoded.compiles
         if step.decode_steps:  # forks included: their time is spread over the steps
             batch, decode_ms = step.decode_batch, 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
             self._step_ms[batch] = _averaged(self._step_ms.get(batch), decode_ms / step.decode_steps)
-        step.new_tokens = self._scheduler.commit(decoded.tokens)
+        step.new_tokens = {
+            request: count
+            for robot in step.plans
+            for request, count in self._schedulers[robot].commit(decoded.tokens).items()
+        }
         began_s = max(delivered_s, decoded.began_s)
         done_s = max(began_s, decoded.done_s)
 
@@ -159,9 +168,10 @@ class Engine:
                 request.latency_s = busy_s(request.finished_s) - request.requested_busy_s
                 request.after_s = busy_s(request.finished_s) - self._busy_s
                 request.job_steps = count
-        for number, job in enumerate(step.plan.jobs):
-            for request in job.rows:
-                request.job = number
+        for plan in step.plans.values():
+            for number, job in enumerate(plan.jobs):
+                for request in job.rows:
+                    request.job = number
         self._busy_s = busy_s(done_s)
         step.decode_s, step.work = done_s - began_s, decoded.work
         return step

@@ -1,6 +1,6 @@
 """Language tasks: the kinds of text requested beside actions, and when their requests arrive.
 
-Arrival processes are deterministic functions of robot and query.
+Arrival processes are deterministic functions of the episode and the query.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.requests import GREEDY, Sampling
 
 _MAX_PER_QUERY = 2**16
-"""Maximal requests of a task in one query of a robot: their sampling keys have 16 bits for the ordinal."""
+"""Maximal requests of a task in one query: their sampling keys have 16 bits for the ordinal."""
 
 
 def _at_least(bound: int, kind: str, /, **values: int) -> None:
@@ -27,17 +27,20 @@ def _at_least(bound: int, kind: str, /, **values: int) -> None:
 
 @runtime_checkable
 class Arrivals(Protocol):
-    """When a robot requests texts of one language task, and with which token limits."""
+    """When texts of one language task are requested, and with which token limits."""
 
     @property
     def longest(self) -> int | None:
         """The largest token limit that `due` returns; None if it returns none."""
 
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
-        """Token limits of the requests that arrive in a robot's query; None means the task's `max_tokens`."""
+    def due(self, episode: int, query: int) -> Sequence[int | None]:
+        """Token limits of the requests that arrive in a query; None means the task's `max_tokens`.
+
+        `episode` is the seed of the query's episode.
+        """
 
     def within(self, queries: int) -> int:
-        """Capacity to provide for the requests of one robot in this many successive queries."""
+        """Capacity to provide for the requests of this many successive queries."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,9 +56,9 @@ class Burst:
         if self.n > _MAX_PER_QUERY:
             raise UsageError(f"Burst: n is {self.n}; it must be at most {_MAX_PER_QUERY}")
 
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
+    def due(self, episode: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        del robot
+        del episode
         return () if query % self.every else (None,) * self.n
 
     def within(self, queries: int) -> int:
@@ -73,9 +76,9 @@ class EveryN:
     def __post_init__(self) -> None:
         _at_least(1, "EveryN", n=self.n)
 
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
+    def due(self, episode: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        del robot
+        del episode
         return () if query % self.n else (None,)
 
     def within(self, queries: int) -> int:
@@ -101,9 +104,9 @@ class Poisson:
                 f"Poisson: rate is {self.rate}; it must be above 0 and at most {_MAX_PER_QUERY // 2}"
             )
 
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
+    def due(self, episode: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        return (None,) * int(np.random.default_rng((self.seed, robot, query, 0)).poisson(self.rate))
+        return (None,) * int(np.random.default_rng((self.seed, episode, query, 0)).poisson(self.rate))
 
     def within(self, queries: int) -> int:
         """Three standard deviations above the mean, exceeded about once in a thousand times."""
@@ -130,10 +133,10 @@ class RandomLength:
         """See `Arrivals`."""
         return self.max_tokens
 
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
+    def due(self, episode: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        count = len(self.arrivals.due(robot, query))
-        random = np.random.default_rng((self.seed, robot, query, 1))
+        count = len(self.arrivals.due(episode, query))
+        random = np.random.default_rng((self.seed, episode, query, 1))
         sampled = random.integers(self.min_tokens, self.max_tokens, count, endpoint=True)
         return tuple(int(limit) for limit in sampled)
 

@@ -41,7 +41,7 @@ class RequestState(enum.StrEnum):
     DROPPED = "dropped"
     """Dropped because no slot was free."""
     CANCELLED = "cancelled"
-    """Cancelled because its robot's episode ended."""
+    """Cancelled because its episode ended."""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -71,13 +71,8 @@ class Request:
     finished_s: float = 0.0  # when its last token was known
     latency_s: float = 0.0  # end-to-end latency in time that the engine was busy
     after_s: float = 0.0  # the part of it since the query in which it finished
-    job: int = 0  # index of its decode job in the engine step in which it finished
+    job: int = 0  # index of its decode job in the plan of the step in which it finished
     job_steps: int = 0  # decode steps of that job until its last token
-
-    @property
-    def queue(self) -> tuple[int, int]:
-        """Robot and task, whose requests form one queue."""
-        return self.robot, self.task
 
     @property
     def stopped(self) -> bool:
@@ -119,7 +114,7 @@ class DecodeJob:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """The text requests and decode jobs of one engine step."""
+    """The text requests and decode jobs of one robot in an engine step."""
 
     requested: tuple[Request, ...]  # new requests, including those dropped on arrival
     dropped: tuple[Request, ...]  # requests without a slot, or replaced by newer ones

@@ -193,9 +193,7 @@ UNDER_WAY = {"action_prefix": ActionPrefix(first=2, delay=3)}
 
 @pytest.fixture(scope="module")
 def guidable():
-    """For two independent robots."""
-    engine = EngineConfig(slots=24, rows=24, robots=2, independent=True, guided=True)
-    return small_policy(engine)
+    return small_policy(EngineConfig(slots=12, rows=12, robots=2, guided=True))
 
 
 def second_chunks(policy, first, second, mode=Mode.ACTIONS):
@@ -311,7 +309,7 @@ def test_with_an_adapter_actions_are_the_same_bits_and_texts_the_same_in_every_m
 def test_with_an_adapter_a_row_of_the_batch_does_not_change_its_text(observe):
     adapter, texts = AdapterSource(rank=4, mask="published"), []
     for robots in (1, 2):
-        engine = EngineConfig(mode=Mode.SHARED, slots=2, rows=2, robots=robots)
+        engine = EngineConfig(mode=Mode.SHARED, slots=1, rows=1, robots=robots)
         config = dataclasses.replace(SMALL, prompt_buckets=(SMALL.max_prompt,))
         policy = small_policy(engine, config=config, tasks=[ALONE], adapter=adapter)
         policy.act(dict.fromkeys(range(robots), observe(0)))

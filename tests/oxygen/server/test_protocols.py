@@ -38,7 +38,7 @@ def echoed(answer):
 
 @pytest.fixture(scope="module")
 def policy(compiled_soon):
-    engine = EngineConfig(budget=FixedTokens(3), slots=16, rows=16, robots=2, independent=True)
+    engine = EngineConfig(budget=FixedTokens(3), slots=8, rows=8, robots=2)
     return small_policy(engine)
 
 

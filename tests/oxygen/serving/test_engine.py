@@ -173,7 +173,7 @@ def decoded(mode, *, arrivals=EVERY_QUERY, stop_token):
     runner = FakeRunner()
     decoder = LocalTextDecoder(runner)
     task = dataclasses.replace(NARRATION, arrivals=arrivals, suffix=(5, 6), stop_token=stop_token)
-    jobs = Scheduler(mode=mode, tasks=[task], slots=6, rows=6).plan({0: 0}).jobs
+    jobs = Scheduler(mode=mode, tasks=[task], slots=6, rows=6).plan(0).jobs
     inputs = runner.blank(24)
     decoder.begin(inputs, jobs, runner.prefill(inputs), 0)
     result = decoder.finish()
@@ -251,7 +251,7 @@ def frames(device):
     decoder = LocalTextDecoder(device, clock=device.clock, waiting=RunsWhenAsked())
     task = LanguageTask(name="text", prompt="Say", suffix=(5, 6), max_tokens=30)
     scheduler = Scheduler(mode=Mode.UNIFIED, tasks=[task], slots=6, rows=6)
-    engine = Engine(device, scheduler, decoder, Deadline(DEADLINE_MS), clock=device.clock)
+    engine = Engine(device, [scheduler], decoder, Deadline(DEADLINE_MS), clock=device.clock)
     query = 0
     while True:
         came = device.now_ms
