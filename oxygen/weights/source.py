@@ -1,7 +1,8 @@
 """Resolves a checkpoint source to a local path: a path, a bundled checkpoint, or a cached URL.
 
-Downloads from public buckets and web servers are resumable, verified, and marked once complete. gcsfs is not
-used: it begins a broken download again.
+Downloads from public buckets and web servers are resumable, verified, and marked once complete. fsspec and
+gcsfs are not used: they begin a broken download again, and do not compare it with the checksum that the store
+states.
 """
 
 import base64
