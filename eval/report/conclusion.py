@@ -1,17 +1,54 @@
 """The conclusion of an evaluation in one plain sentence, which leads with what is known."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from contracts.errors import pluralize
+from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
-from eval.metrics.rows import Rate
-from eval.report.comparison import Comparison, PairTable
-from eval.report.comparison_verdict import Judgements
+from eval.metrics.rows import Rate, rate_of
+from eval.records.reader import RunRecords
+from eval.report.comparison import Comparison, PairTable, compare
+from eval.report.comparison_verdict import Judgements, judge_all
 from eval.report.table import percentage
 
 Judged = tuple[Comparison, Judgements]
 """A comparison and its verdicts."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """What runs of the same episodes show, each compared with the first."""
+
+    sentence: str
+    judged: Mapping[str, Judged]  # by label of the run that is compared
+    not_compared: Sequence[str]  # why others cannot be compared, in a line each
+
+
+def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusion:
+    """Compare runs with the first, by its declared margins; of unfinished runs only common episodes."""
+    if len(runs) == 1:
+        episodes = list(runs[0].episodes.values())
+        known = conclude_run(labels[0], rate_of(episodes), len(episodes)) if episodes else _NOTHING_YET
+        return Conclusion(sentence=known, judged={}, not_compared=())
+    identities = [run.identity for run in runs]
+    judged: dict[str, Judged] = {}
+    problems = []
+    for label, run, identity in zip(labels[1:], runs[1:], identities[1:], strict=True):
+        done = identities[0].status == identity.status == "complete"
+        try:
+            comparison = compare(runs[0], run, partial=not done)
+        except UsageError as error:
+            problems.append(f"{label} is not compared with {labels[0]}: {error}")
+            continue
+        judged[label] = comparison, judge_all(comparison, identities[0].margin, identities[0].time_margin)
+    sentence = "No verdict: no two runs can be compared."
+    if judged:
+        sentence = conclude([labels[0], *judged], list(judged.values()))
+    return Conclusion(sentence=sentence, judged=judged, not_compared=problems)
+
+
+_NOTHING_YET = "No episode is recorded yet."
 
 
 def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:

@@ -25,7 +25,7 @@ from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, policy_name
 from eval.report.labels import labels_of
-from eval.report.last_screen import show_details, show_last_screen
+from eval.report.last_screen import show_last_screen
 from eval.report.table import PAUSED, clock_label, percentage
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
@@ -154,9 +154,7 @@ class EvaluationConsole(Monitor):
 
     def conclude(self, results: Sequence[RunRows]) -> None:
         """Print the last screen, after the details if they are asked for."""
-        if self._verbose:
-            show_details(self._rich, self._runs, results)
-        show_last_screen(self._rich, self._runs, results, report=self._report)
+        show_last_screen(self._rich, self._runs, results, report=self._report, verbose=self._verbose)
 
     def _print(self, line: str) -> None:
         self._rich.print(line, soft_wrap=True, markup=False)

@@ -11,12 +11,11 @@ from configs.console import TextConsole, visible_text
 from configs.paths import shown
 from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
-from eval.metrics.rows import RunRows, rate_of
+from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, policy_name
-from eval.report.comparison import compare
-from eval.report.comparison_verdict import judge_all, show
-from eval.report.conclusion import Judged, conclude, conclude_run
+from eval.report.comparison_verdict import show
+from eval.report.conclusion import Conclusion, conclude_runs
 from eval.report.labels import labels_of
 from eval.report.pages.reported_runs import merit
 from eval.report.pages.run_report import REPORT, write_report
@@ -35,22 +34,26 @@ _LONGEST_ERROR = 160  # characters
 
 
 def show_last_screen(
-    console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows], *, report: bool
+    console: TextConsole,
+    runs: Sequence[Run],
+    results: Sequence[RunRows],
+    *,
+    report: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Print a row per run, the conclusion, what went wrong, and the paths of report, video and records.
 
-    With `report` the page is written first, into the first run's folder.
+    With `report` the page is written first, into the first run's folder. With `verbose`, details come first.
     """
     labels = labels_of([each.records.identity for each in results])
     episodes = [list(each.records.episodes.values()) for each in results]
-    places, remarks = _places(runs, results, labels, report=report)
-    if len(runs) > 1:
-        conclusion, not_compared = _conclusion(runs, results, labels)
-        remarks = [*not_compared, *remarks]
-    else:
-        conclusion = conclude_run(labels[0], rate_of(episodes[0]), len(episodes[0]))
+    conclusion = conclude_runs(labels, [each.records for each in results])
+    if verbose:
+        show_details(console, runs, results, conclusion)
+    places, problems = _places(runs, results, labels, conclusion if report else None)
+    remarks = [*conclusion.not_compared, *problems]
     parts = [
-        Text(visible_text(conclusion), style="bold"),
+        Text(visible_text(conclusion.sentence), style="bold"),
         _results_table(runs, labels, results, console.width),
     ]
     console.print()
@@ -78,25 +81,6 @@ def _results_table(
     return to_terminal(table if title else table.marked(badge(*assets)))
 
 
-def _conclusion(
-    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str]
-) -> tuple[str, list[str]]:
-    """The conclusion on the runs that can be compared with the first, and why others cannot."""
-    compared, judged, problems = [labels[0]], list[Judged](), []
-    for label, rows in zip(labels[1:], results[1:], strict=True):
-        try:
-            judged.append(_judged(runs[0], results[0], rows))
-            compared.append(label)
-        except UsageError as error:  # no common graded episode
-            problems.append(f"{label} is not compared with {labels[0]}: {error}")
-    return conclude(compared, judged) if judged else "No verdict: no two runs can be compared.", problems
-
-
-def _judged(first: Run, reference: RunRows, rows: RunRows) -> Judged:
-    comparison, declared = compare(reference.records, rows.records), first.config
-    return comparison, judge_all(comparison, declared.margin, declared.time_margin)
-
-
 def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]) -> Iterator[str]:
     """How many errors there were and the first message, and how many invalid actions, in a line each."""
     ended = [(label, each) for label, of_run in zip(labels, episodes, strict=True) for each in of_run]
@@ -116,13 +100,16 @@ def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]
 
 
 def _places(
-    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str], *, report: bool
+    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str], conclusion: Conclusion | None
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Names and paths of the report, which is written here, the best video and the records; and problems."""
+    """Names and paths of the report, the best video and the records; and problems.
+
+    The report is written here if a conclusion is given.
+    """
     places, problems, folders = [], list[str](), [run.folder.path for run in runs]
-    if report:
+    if conclusion is not None:
         try:
-            page = write_report([each.records for each in results], folders[0] / REPORT)
+            page = write_report([each.records for each in results], folders[0] / REPORT, conclusion)
             places.append(("report", shown(page)))
         except UsageError as error:  # the records are complete without it
             problems.append(f"No report: {error}")
@@ -135,7 +122,9 @@ def _places(
     return [*places, *zip(names, map(shown, listed), strict=True)], problems
 
 
-def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows]) -> None:
+def show_details(
+    console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows], conclusion: Conclusion
+) -> None:
     """Print every task, latency and text, and each comparison with the first run in full."""
     identities = [each.records.identity for each in results]
     labels, assets = labels_of(identities), [identity.assets.name for identity in identities]
@@ -156,12 +145,9 @@ def show_details(console: TextConsole, runs: Sequence[Run], results: Sequence[Ru
         notes += [f"{name}{line}" for line in format_results(result.overall)]
     for note in notes:
         console.print(Text(visible_text(note), style="dim"))
-    for rows in results[1:]:
+    for comparison, judgements in conclusion.judged.values():
         console.print()
-        try:
-            show(*_judged(runs[0], results[0], rows), console)
-        except UsageError:  # no common graded episode, as the last screen says
-            continue
+        show(comparison, judgements, console)
 
 
 def best_video(run: RunRecords) -> tuple[Path, str] | None:

@@ -20,9 +20,9 @@ from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.records.reader import RunRecords
 from eval.report import result_tables as results
-from eval.report.comparison import compare, headline_share, requested_texts
-from eval.report.comparison_verdict import format_between, format_points, judge_all
-from eval.report.conclusion import Judged, conclude, conclude_run
+from eval.report.comparison import headline_share, requested_texts
+from eval.report.comparison_verdict import format_between, format_points
+from eval.report.conclusion import Conclusion, Judged, conclude_runs
 from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
 from eval.report.table import NO_VALUE, PAUSED, Column, Table, clock_label
@@ -31,17 +31,23 @@ REPORT = "report"
 """Name of the report's folder within a run's folder."""
 
 
-def write_report(runs: Sequence[RunRecords], folder: Path) -> Path:
+def write_report(runs: Sequence[RunRecords], folder: Path, conclusion: Conclusion | None = None) -> Path:
     """Write the report of some runs, the first of which is the reference; returns the page.
+
+    Their conclusion, if it is known, is not drawn again.
 
     Raises:
         UsageError: No run can be read, or the folder cannot be written.
     """
-    return write_files(folder, report_files(*read_runs(runs)))
+    return write_files(folder, report_files(*read_runs(runs), conclusion=conclusion))
 
 
 def report_files(
-    runs: Sequence[ReportedRun], refused: Mapping[str, str], *, live: str | None = None
+    runs: Sequence[ReportedRun],
+    refused: Mapping[str, str],
+    *,
+    conclusion: Conclusion | None = None,
+    live: str | None = None,
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Name and content of each file of a report, or the file it is a copy of.
 
@@ -88,7 +94,8 @@ def report_files(
     suites = {
         suite: _rates(runs, [key for key in keys if key.suite == suite]) for suite in names if len(names) > 1
     }
-    conclusion, statistics, not_compared = _conclude(runs)
+    labels = [run.label for run in runs]
+    conclusion = conclusion or conclude_runs(labels, [run.records for run in runs])
     found = _distributions(runs, samples)
     content = {
         "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
@@ -97,12 +104,12 @@ def report_files(
         "refused": refused,
         "runs": runs,
         "facts": _shared_facts(runs),
-        "conclusion": conclusion,
-        "not_compared": not_compared,
+        "conclusion": conclusion.sentence,
+        "not_compared": [f"{problem}." for problem in conclusion.not_compared],
         "badges": list(dict.fromkeys(badge for run in runs for badge in _badges(run))),
         "rates": _rates(runs, keys),
         "clips": _clips(videos),
-        "statistics": statistics,
+        "statistics": _sentences(labels[0], conclusion.judged),
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
         "summary": _summary_table(runs, rows),
         "texts": _texts_table(runs, rows),
@@ -205,34 +212,18 @@ def _sample(
                 samples[f"staleness: {each.text.task} (ms)"].append(late_ms)
 
 
-def _conclude(runs: Sequence[ReportedRun]) -> tuple[str, list[str], list[str]]:
-    """The conclusion, the sentences of all verdicts on which it rests, and why runs are not compared."""
-    reference, *others = runs
-    if not others:
-        if not reference.episodes:
-            return "No episode is recorded yet.", [], []
-        rate = rate_of(list(reference.episodes.values()))
-        return conclude_run(reference.label, rate, len(reference.episodes)), [], []
-    compared, judged, sentences, problems = [reference.label], list[Judged](), list[str](), list[str]()
-    for run in others:
-        try:
-            done = all(each.identity.status == "complete" for each in (reference, run))
-            comparison = compare(reference.records, run.records, partial=not done)
-            judgements = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
-        except UsageError as error:
-            problems.append(f"{run.label} is not compared with {reference.label}: {error}.")
-            continue
-        compared.append(run.label)
-        judged.append((comparison, judgements))
+def _sentences(reference: str, judged: Mapping[str, Judged]) -> list[str]:
+    """The verdicts and measures on which the conclusion rests."""
+    sentences = []
+    for label, (comparison, judgements) in judged.items():
         sentences += judgements.sentences
         parts = []
         for heading, each in comparison.measures.items():
             between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
             parts.append(f"{heading} {format_points(each.difference, digits=2)}{between}")
         if parts:
-            sentences.append(f"{run.label} minus {reference.label}: {'; '.join(parts)}.")
-    conclusion = conclude(compared, judged) if judged else "No verdict: no two runs can be compared."
-    return conclusion, sentences, problems
+            sentences.append(f"{label} minus {reference}: {'; '.join(parts)}.")
+    return sentences
 
 
 def _rates(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:

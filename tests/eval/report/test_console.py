@@ -4,14 +4,16 @@ import functools
 import itertools
 import re
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
+from eval.records import query_logs, reader
 from eval.report import console
 from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
-from tests.eval.conftest import CONFIG, begin, evaluate, play
+from tests.eval.conftest import CONFIG, VARIANTS, begin, evaluate, play
 from tests.eval.factory import RunBuilder, episode, key
 
 
@@ -34,6 +36,21 @@ def test_a_redirected_run_says_once_a_minute_how_far_it_is_and_ends_with_its_rep
     assert len(said) == count
     assert said[0].startswith("3 of 8 episodes, isolated 100 % (21–100), unified 100 % (34–100), ")
     assert re.search(r", \d+ episodes/h, .* left$", said[0])
+
+
+def test_query_logs_are_parsed_once_for_results_comparisons_and_page(tmp_path, stage, monkeypatch):
+    parsed = []
+
+    def counted(folder, key):
+        parsed.append((folder, key))
+        return query_logs.read_queries(folder, key)
+
+    monkeypatch.setattr(reader, "read_queries", counted)
+    runs = begin(tmp_path, VARIANTS.model_copy(update={"mode": ("isolated", "shared", "unified")}))
+    monitor = functools.partial(console.EvaluationConsole, report=True, verbose=True)
+    results = evaluation.run_evaluation(*runs, monitor=monitor)
+    logs = [(each.records.folder, key) for each in results for key in each.records.episodes]
+    assert Counter(parsed) == Counter(logs)
 
 
 @pytest.mark.parametrize("verbose", [False, True])

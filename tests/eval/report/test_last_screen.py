@@ -9,7 +9,7 @@ from configs.schema import RunConfig
 from contracts.episode import RequestCounts, Share
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run
-from eval.report.last_screen import best_video, show_details, show_last_screen
+from eval.report.last_screen import best_video, show_last_screen
 from tests.eval.factory import RunBuilder, episode, key, run_rows, scores
 
 
@@ -30,9 +30,9 @@ def record(
     return Run(config=RunConfig(suites=suites, mode=about.get("mode", "unified")), folder=run.folder)
 
 
-def printed(*runs, width=80, show=show_last_screen, **how):
+def printed(*runs, width=80, **how):
     console = TextConsole(file=io.StringIO(), width=width)
-    show(console, runs, [run_rows(run.folder) for run in runs], **how)
+    show_last_screen(console, runs, [run_rows(run.folder) for run in runs], **how)
     return console.file.getvalue()
 
 
@@ -114,7 +114,7 @@ def test_a_narrow_terminal_has_fewer_columns(width, tmp_path):
 
 def test_details_are_tasks_latency_texts_and_whole_comparisons(tmp_path):
     runs = [record(tmp_path, mode, mode=mode, texts=TEXTS) for mode in ("isolated", "unified")]
-    words = " ".join(printed(*runs, show=show_details).split())
+    words = " ".join(printed(*runs, verbose=True).split())
     for word in (
         "do task 0 9/10 9/10",
         "held",
@@ -124,7 +124,7 @@ def test_details_are_tasks_latency_texts_and_whole_comparisons(tmp_path):
     ):
         assert word in words
     assert words.count("unified is non-inferior to isolated in restricted mean time") == 1
-    assert "do task 0" in printed(runs[0], show=show_details)
+    assert "do task 0" in printed(runs[0], verbose=True)
 
 
 @pytest.mark.parametrize(
