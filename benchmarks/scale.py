@@ -22,8 +22,8 @@ from benchmarks.record import record
 from configs.cli import run_app
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import EpisodeResult
+from eval.monitors.console import EvaluationConsole
 from eval.records.run_folders import new_run
-from eval.report.console import EvaluationConsole
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import batch_size_for, choose_executor

@@ -32,15 +32,15 @@ def merge_runs(
     if not runs:
         raise UsageError("name the folders of the runs to join")
     usable_folder(output_dir, "--output-dir")
-    from eval.report.merging import merge, merge_sweeps  # slow: statistics; --help needs none
-    from eval.report.sweep import show_sweep
+    from eval.report.sweep import conclude, show_sweep  # slow: statistics; --help needs none
+    from eval.rollout.merging import merge, merge_sweeps
 
     sweeps = [sweep for path in runs if (sweep := SweepFolder(path.absolute())).record_path.exists()]
     if sweeps:
         if len(sweeps) < len(runs):
             raise UsageError("some of these folders are sweeps and some are runs; join them apart")
-        merged = merge_sweeps(sweeps, output_dir)
-        show_sweep(merged, merged.read())
+        merged, results = merge_sweeps(sweeps, output_dir)
+        show_sweep(merged, conclude(merged, results))
         return
     console = TextConsole()
     for folder in merge([RunFolder(path.absolute()) for path in runs], output_dir):

@@ -122,9 +122,9 @@ def build_app(
         is_demo = demo is not None and preset is None and not resume and flags.keys() <= _DEMO_OPTIONS
         if is_demo:
             preset = demo.preset
-        from eval.loggers import with_log  # slow: JAX; --help needs none
+        from eval.monitors.console import EvaluationConsole  # slow: JAX; --help needs none
+        from eval.monitors.loggers import with_log
         from eval.policies.unused_options import refuse_unused_options
-        from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.executor import batch_size_for, choose_executor
 

@@ -53,13 +53,13 @@ def sweep(
     varied = axes.model_dump(exclude_unset=True)
     flags = options.model_dump(exclude_unset=True)
     output_dir = usable_folder(output_dir, "--output-dir")
-    from eval.loggers import with_log
+    from eval.monitors.console import SweepConsole
+    from eval.monitors.loggers import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.run_folders import find_unfinished_sweep, new_sweep  # slow: statistics
-    from eval.report.console import SweepConsole
-    from eval.report.sweep import run_sweep
     from eval.rollout.executors.executor import batch_size_for, choose_executor
     from eval.rollout.plan import cells_of
+    from eval.rollout.sweep import run_sweep
 
     settings = overlay(SweepConfig, config, flags)
     shared = {axis: settings.pop(axis) for axis in AXES if axis in settings}  # of grids that lack it

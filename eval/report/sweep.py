@@ -1,4 +1,4 @@
-"""Runs or resumes a sweep, and summarizes it from the records of its runs: a row per cell, with verdicts."""
+"""Summarizes a sweep from the records of its runs: a row per cell, with verdicts; writes and shows it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,8 @@ from typing import Any
 
 from configs.console import TextConsole
 from configs.paths import shown
-from configs.schema import AXES, CONDITIONS, SCHEDULE, PlayConfig, SweepConfig
+from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only
-from contracts.errors import UsageError
 from contracts.motion import NONE
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
@@ -17,63 +16,12 @@ from eval.metrics.results_file import fields_of
 from eval.metrics.rows import RunRows
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
 from eval.metrics.statistics import mean_95
-from eval.records.run_folders import Run, SweepFolder, new_run
+from eval.records.run_folders import Run, SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
-from eval.report.console import SweepConsole
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep_plots import draw_sweep, write_sweep_page
 from eval.report.sweep_table import format_value, notes_of, sweep_table
-from eval.rollout.evaluation import exit_code, run_evaluation
-from eval.rollout.executors.executor import SERIAL, Executor
-from eval.rollout.monitor import MonitorFactory
-from eval.rollout.plan import cells_of
-
-
-def run_sweep(
-    folder: SweepFolder,
-    *,
-    monitor: MonitorFactory = SweepConsole,
-    executor: Executor = SERIAL,
-    max_errors: int = PlayConfig().max_errors,
-) -> int:
-    """Run the remaining episodes of a sweep, write its results and print them; returns the exit code.
-
-    Raises:
-        UsageError: As `run_evaluation` and `recorded_cells`; a new sweep that is refused before its first
-            episode leaves nothing.
-        KeyboardInterrupt: All records are on disk.
-    """
-    with folder.locked():
-        if folder.begun():
-            runs = recorded_cells(folder)
-        else:
-            runs = tuple(new_run(folder.path, cell) for cell in cells_of(folder.config()))
-        try:
-            results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
-        except BaseException:
-            folder.drop_unless_begun()
-            raise
-        show_sweep(folder, conclude(folder, results))
-    return exit_code(results)
-
-
-def recorded_cells(folder: SweepFolder) -> tuple[Run, ...]:
-    """The runs of a sweep that has begun, one per cell.
-
-    Raises:
-        UsageError: A run is missing or cannot be read.
-    """
-    runs, count = folder.runs(), len(cells_of(folder.config()))
-    if len(runs) != count:
-        begun = folder.begun()
-        names = {name for run in begun for name in run.read_manifest().get("variants", ())}
-        missing = ", ".join(sorted(names - {run.run_id for run in begun})) or "a run"
-        raise UsageError(
-            f"{folder.path.name} lacks {missing} of its {count} cells; put it back under that name, or start "
-            "another sweep without --resume"
-        )
-    return runs
 
 
 def conclude(folder: SweepFolder, results: Sequence[RunRows]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
@@ -13,6 +13,7 @@ from configs.exits import DeferredSignals
 from configs.schema import PlayConfig, RunConfig
 from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
+from contracts.monitor import Monitor
 from contracts.prompt import parse_answer, prompt_fields
 from contracts.redaction import redact
 from eval.metrics.results_file import results_of
@@ -29,7 +30,6 @@ from eval.rollout.clock import PAUSED, Clock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.feedback import NoTruthError
-from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
     EpisodePlan,
     check_feedback,
@@ -42,6 +42,9 @@ from eval.rollout.recorder import EpisodeRecorder
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from oxygen.robots.openpi_keys import keys_of_suite
 from sim_envs.blas import KERNELS, pin_kernels
+
+MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor[RunRows]]
+"""Opens the monitor of runs that are about to be played."""
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -147,7 +150,7 @@ def exit_code(results: Sequence[RunRows]) -> int:
 
 
 def _play(
-    variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor, max_errors: int
+    variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor[RunRows], max_errors: int
 ) -> list[RunRows]:
     errors: list[EpisodeResult] = []
     try:
@@ -213,7 +216,7 @@ def _remark_on_empty_fields(variant: Variant[EpisodeResult], rows: RunRows) -> s
     return f"{told}: a class returns {keys} beside `actions`."
 
 
-def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor) -> list[EpisodeJob]:
+def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor[RunRows]) -> list[EpisodeJob]:
     """Episodes without a record, or whose record is an error; the others are reported as resumed.
 
     Every episode is played in every variant, by task and world; the variant that goes first rotates.

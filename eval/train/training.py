@@ -19,9 +19,9 @@ from configs.paths import absolute, read_json_object, shown
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
 from contracts.errors import UsageError
+from eval.monitors.console import EvaluationConsole
 from eval.policies.resolved import policy_of, start_of
 from eval.records.run_folders import new_run
-from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import choose_executor
 from eval.rollout.plan import check_feedback, check_playable, make_plan

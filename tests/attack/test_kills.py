@@ -74,7 +74,7 @@ def train(arguments: tuple[str, ...], folder: Path) -> None:
 
 
 _FORKING = multiprocessing.get_context("forkserver")
-_PRELOADED = "eval.run eval.rollout.evaluation eval.report.console scipy.stats matplotlib.figure cv2"
+_PRELOADED = "eval.run eval.rollout.evaluation eval.monitors.console scipy.stats matplotlib.figure cv2"
 _FORKING.set_forkserver_preload([__name__, *_PRELOADED.split()])
 """Commands are killed in forked processes: a kill every second leaves no time for imports."""
 

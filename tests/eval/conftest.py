@@ -10,9 +10,9 @@ import pytest
 from configs.schema import RunConfig, VariantsConfig
 from contracts.episode import EpisodeKey
 from eval.metrics.rows import RunRows
+from eval.monitors.console import EvaluationConsole
 from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
-from eval.report.console import EvaluationConsole
 from eval.rollout import evaluation
 from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld

@@ -127,7 +127,7 @@ def test_flags_override_presets_and_files(started, tmp_path):
 
 def test_options_with_several_values_are_a_grid_and_replace_those_of_a_preset(monkeypatch, tmp_path):
     asked: list[SweepConfig] = []
-    monkeypatch.setattr("eval.report.sweep.run_sweep", lambda folder, **how: asked.append(folder.config()))
+    monkeypatch.setattr("eval.rollout.sweep.run_sweep", lambda folder, **how: asked.append(folder.config()))
     line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90"
     line += " --mode actions unified --text-every 1,4 --replan-steps 5 asap"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0

@@ -20,8 +20,8 @@ from PIL import Image
 
 from configs.paths import locked
 from configs.schema import RunConfig
+from eval.monitors.console import EvaluationConsole
 from eval.records.run_folders import find_unfinished, new_run
-from eval.report.console import EvaluationConsole
 from eval.report.watch_server import LiveReport
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Processes

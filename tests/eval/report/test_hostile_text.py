@@ -13,7 +13,7 @@ from rich.table import Table
 from configs.console import TextConsole
 from configs.schema import RunConfig
 from contracts.errors import UsageError
-from eval.loggers import LoggingMonitor
+from eval.monitors.loggers import LoggingMonitor
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, new_run
 from eval.report.comparison_verdict import judge_all, show

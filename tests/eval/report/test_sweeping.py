@@ -15,18 +15,30 @@ from contracts.errors import UsageError
 from contracts.prompt import PromptField
 from eval import sweep
 from eval.merge import merge_runs
+from eval.monitors.console import SweepConsole
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.__main__ import app
-from eval.report.merging import merge_sweeps
 from eval.report.pages.site import ChartLine, chart_group, line_chart
-from eval.report.sweep import conclude, run_sweep, show_sweep
+from eval.report.sweep import conclude, show_sweep
 from eval.report.sweep_plots import write_sweep_page
+from eval.rollout import merging
+from eval.rollout import sweep as playing
 from eval.rollout.executors import executor
 from eval.rollout.plan import cells_of
 from tests.commands import call
 from tests.eval.conftest import acting
 from tests.eval.doubles import opened
 from tests.eval.factory import RunBuilder, run_rows, write_report
+
+
+def run_sweep(folder, **how):
+    return playing.run_sweep(folder, monitor=SweepConsole, **how)
+
+
+def merge_sweeps(shards, output_dir):
+    folder, results = merging.merge_sweeps(shards, output_dir)
+    conclude(folder, results)
+    return folder
 
 
 def cells(*grids, **shared):

@@ -11,8 +11,8 @@ from eval.collect import collection
 from eval.records.protocol import describe_suite, suite_hash
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished
-from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
+from eval.rollout.merging import merge
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from sim_envs.suite import InitIds

@@ -9,12 +9,12 @@ import pytest
 
 from configs.exits import INPUT_ERROR, exit_code_of
 from contracts.errors import UsageError
+from contracts.monitor import Monitor
 from eval import run as run_command
-from eval.loggers import LoggingMonitor, log_id, with_log
+from eval.monitors.console import EvaluationConsole
+from eval.monitors.loggers import LoggingMonitor, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
-from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.monitor import Monitor
 from tests.commands import call
 from tests.eval.conftest import CONFIG
 from tests.oxygen.training.test_run import records

@@ -26,8 +26,8 @@ from eval.records.run_folders import (
     past_attempts,
 )
 from eval.records.schema import RunFolder
-from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
+from eval.rollout.sweep import recorded_cells
 
 _OF_STATES = ("initial_states", "env_seed")
 """The parts of a protocol in which shares by `--init-ids` may differ: the first is there if some of their
@@ -51,8 +51,8 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
     return _write_all([_merged(shards) for shards in modes.values()], output_dir)
 
 
-def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder:
-    """Merge shards of a sweep, in any order, cell by cell, into a sweep in `output_dir`.
+def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> tuple[SweepFolder, list[RunRows]]:
+    """Merge shards of a sweep, in any order, cell by cell, into a sweep in `output_dir`; with its results.
 
     Raises:
         UsageError: As `merge`, or a sweep is not complete or lacks a cell.
@@ -71,8 +71,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
     merged = [_merged([run.folder for run in cell]) for cell in cells]
     sweep = new_sweep(output_dir, whole)
     runs = _write_all(merged, sweep.path)
-    conclude(sweep, [RunRows(RunRecords(run)) for run in runs])
-    return sweep
+    return sweep, [RunRows(RunRecords(run)) for run in runs]
 
 
 def _merged(shards: Sequence[RunFolder]) -> _Merged:

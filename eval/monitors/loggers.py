@@ -21,9 +21,10 @@ from configs.console import visible_text
 from contracts.episode import EpisodeResult, Outcome
 from contracts.errors import UsageError, one_line, unknown
 from contracts.hashing import hash_of
+from contracts.monitor import Monitor
 from eval.metrics.rows import rate_of
 from eval.records.run_folders import Run
-from eval.rollout.monitor import Monitor, MonitorFactory
+from eval.rollout.evaluation import MonitorFactory
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import to_gif
 
@@ -198,7 +199,7 @@ def with_log(monitor: MonitorFactory, names: Sequence[str]) -> MonitorFactory:
     return lambda runs, plan: Monitor(*(log(runs, plan) for log in logs), monitor(runs, plan))
 
 
-class LoggingMonitor(Monitor):
+class LoggingMonitor(Monitor[Any]):
     """Logs every episode to its run's logger. A logger that fails is reported once and loses no episode."""
 
     def __init__(

@@ -20,14 +20,15 @@ from configs.console import TextConsole
 from configs.paths import shown
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from contracts.errors import pluralize
+from contracts.monitor import Monitor
 from contracts.motion import NONE
 from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
-from eval.records.run_folders import Run, policy_name
+from eval.records.run_folders import Run, SweepFolder, policy_name
 from eval.report.labels import labels_of
 from eval.report.last_screen import show_last_screen
+from eval.report.sweep import conclude, show_sweep
 from eval.report.table import PAUSED, clock_label, percentage
-from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import REMEDY, encoder_problem
 
@@ -37,7 +38,7 @@ _REPORT_EVERY_S = 60.0  # interval of progress lines where output is not a termi
 _FIRST_ESTIMATE = 3  # episodes after which the first of them is printed
 
 
-class EvaluationConsole(Monitor):
+class EvaluationConsole(Monitor[RunRows]):
     """Shows progress, errors and results of an evaluation.
 
     `report` asks for a page in the first run's folder, and `verbose` for details before the last screen.
@@ -190,13 +191,15 @@ class EvaluationConsole(Monitor):
 
 
 class SweepConsole(EvaluationConsole):
-    """Shows progress and errors of a sweep."""
+    """Shows progress and errors of a sweep; writes and prints its results at the end."""
 
     def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """Show nothing: a sweep has too many cells to name the running ones."""
 
     def conclude(self, results: Sequence[RunRows]) -> None:
-        """Print nothing: the results of a sweep are printed together."""
+        """Write the results of the sweep, and print its table."""
+        folder = SweepFolder(self._runs[0].folder.path.parent)
+        show_sweep(folder, conclude(folder, results))
 
     def _heading(self) -> str:
         cells = pluralize(len(self._runs), "cell")

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from eval.monitors import console
 from eval.records import query_logs, reader
-from eval.report import console
 from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, VARIANTS, begin, evaluate, play

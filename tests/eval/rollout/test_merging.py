@@ -11,8 +11,8 @@ from contracts.errors import UsageError
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
-from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
+from eval.rollout.merging import merge
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from sim_envs.suite import InitIds

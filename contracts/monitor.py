@@ -1,21 +1,23 @@
 """Progress reporting of an evaluation."""
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Generic, Self, TypeVar
 
 from contracts.episode import EpisodeKey, EpisodeResult
-from eval.metrics.rows import RunRows
-from eval.records.run_folders import Run
-from eval.rollout.plan import EpisodePlan
+
+ResultsT = TypeVar("ResultsT")
 
 
-class Monitor:
-    """Reports the progress of an evaluation: by default to the monitors that it was given, in order."""
+class Monitor(Generic[ResultsT]):
+    """Reports the progress of an evaluation: by default to the monitors that it was given, in order.
 
-    _monitors: Sequence["Monitor"] = ()
+    `ResultsT` are the results of a variant.
+    """
 
-    def __init__(self, *monitors: "Monitor") -> None:
+    _monitors: Sequence["Monitor[ResultsT]"] = ()
+
+    def __init__(self, *monitors: "Monitor[ResultsT]") -> None:
         self._monitors = monitors
 
     def __enter__(self) -> Self:
@@ -50,10 +52,7 @@ class Monitor:
         for monitor in self._monitors:
             monitor.interrupted()
 
-    def conclude(self, results: Sequence[RunRows]) -> None:
+    def conclude(self, results: Sequence[ResultsT]) -> None:
         """All episodes have ended."""
         for monitor in self._monitors:
             monitor.conclude(results)
-
-
-MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
