@@ -114,9 +114,7 @@ def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
 
 def _table(title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> str:
     """A Markdown table under its title."""
-    shown = [
-        Column(heading=name, cell=cell, align="left", is_markdown=True) for name, cell in columns.items()
-    ]
+    shown = [Column(name, cell, align="left", is_markdown=True) for name, cell in columns.items()]
     return f"**{title}**\n\n{to_markdown(Table(columns=shown, groups=[list(rows)]))}"
 
 

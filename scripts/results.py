@@ -6,19 +6,18 @@ Templates are Jinja's; they know each record by name (`sweep_modes.json` is `mod
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
-from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE
+from eval.report.figures import COLOURS, OTHER_COLOURS, Line, draw_line, new_figure, save_figure
 from eval.report.sweep_plots import draw_surface
 from eval.report.sweep_table import Record, Row, format_value
-from eval.report.table import Table, to_markdown
+from eval.report.table import NO_VALUE, Table, to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 STEP_S = 0.05
@@ -55,7 +54,7 @@ def _discordant(row: Row, other: Row) -> tuple[int, int, int]:
 
 def age(row: Row) -> str:
     """The mean age of the texts in prompts."""
-    return "–" if row["prompt_age_steps"] is None else f"{row['prompt_age_steps'] * STEP_S:.1f} s"
+    return NO_VALUE if row["prompt_age_steps"] is None else f"{_age_s(row):.1f} s"
 
 
 def _mode(row: Row) -> str:
@@ -133,21 +132,25 @@ def surface_table(*records: Record) -> str:
     return to_markdown(Table.of_cells(headings, rows, is_markdown=True))
 
 
+def _intervals(rows: Sequence[Row], x: Callable[[Row], float], label: str, colour: str) -> Line:
+    """The success of some cells over x."""
+    points = [(x(row), row["pc_success"], *row["pc_success_ci95"]) for row in rows]
+    return Line(label=label, colour=colour, points=points)
+
+
 def draw_delay(surface: Record, modes: Record) -> Figure:
     """Success over the time between queries, with 95 % bands, and two modes of one device on it."""
-    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    figure = new_figure(8, 4.4)
     axes = figure.subplots()
     for motion, name, colour in (
         ("static", "objects stand still", "#333333"),
         (DRIFTING, "the object drifts at 1.5 cm/s", OTHER_COLOURS[2]),
     ):
         rows = [cell(surface, motion=motion, a=2, b=b) for b in (2, 5, 10, 15, 20)]
-        x = [_interval_ms(row) for row in rows]
-        low, high = zip(*(row["pc_success_ci95"] for row in rows), strict=True)
-        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-        axes.plot(x, [row["pc_success"] for row in rows], color=colour, linewidth=1.8)
-        beside = (x[0], low[0]), (0, -15)
-        axes.annotate(name, *beside, textcoords="offset points", color=colour)
+        line = _intervals(rows, _interval_ms, name, colour)
+        draw_line(axes, line, "band")
+        x, _, low, _ = line.points[0]
+        axes.annotate(name, (x, low), (0, -15), textcoords="offset points", color=colour)
         for mode, mark, k in (("unified", "o", {"tokens_per_frame": 5}), ("isolated", "s", {})):
             row = cell(modes, clock="jetson-thor", motion=motion, mode=mode, **k)
             at = _interval_ms(row), row["pc_success"]
@@ -167,7 +170,7 @@ def _interval_ms(row: Row) -> float:
 
 def draw_memory(record: Record) -> Figure:
     """Success over the age of the memory in the prompt: true memory, and the policy's own by mode."""
-    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    figure = new_figure(8, 4.4)
     axes = figure.subplots()
     truth = [
         cell(record, clock="paused", feedback=each) for each in ("truth", "truth:1", "truth:2", "truth:4")
@@ -177,16 +180,11 @@ def draw_memory(record: Record) -> Figure:
         for row in record["cells"]
         if row["options"]["feedback"] == "own" and format_value("clock", row["options"]) == "rtx4090"
     ]
-    for rows, name, colour, style in (
-        (truth, "true memory, no latency", OTHER_COLOURS[2], "o-"),
-        (own, "its own memory, latency of an RTX 4090", OTHER_COLOURS[1], "s"),
+    for rows, name, place, dashes in (
+        (truth, "true memory, no latency", 2, "-"),
+        (own, "its own memory, latency of an RTX 4090", 1, ""),
     ):
-        x, y = [row["prompt_age_steps"] * STEP_S for row in rows], [row["pc_success"] for row in rows]
-        ends = [
-            [abs(rate - row["pc_success_ci95"][end]) for row, rate in zip(rows, y, strict=True)]
-            for end in (0, 1)
-        ]
-        axes.errorbar(x, y, yerr=ends, fmt=style, color=colour, capsize=3, linewidth=1.4, label=name)
+        draw_line(axes, _intervals(rows, _age_s, name, OTHER_COLOURS[place]), dashes=dashes)
     places = {
         "isolated": (-48, -14),
         "shared": (-6, -26),
@@ -195,11 +193,16 @@ def draw_memory(record: Record) -> Figure:
     }
     for row in own:
         label = _mode(row).replace("`", "")
-        at = row["prompt_age_steps"] * STEP_S, row["pc_success"]
+        at = _age_s(row), row["pc_success"]
         axes.annotate(label, at, places.get(label, (8, 2)), textcoords="offset points", fontsize=9)
     axes.set(xlabel="age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 101))
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(loc="upper right")
     return figure
+
+
+def _age_s(row: Row) -> float:
+    """The mean age of the texts in prompts."""
+    return float(row["prompt_age_steps"] * STEP_S)
 
 
 FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, surface_table)
@@ -228,16 +231,9 @@ def main() -> None:
     for path, page in render().items():
         (ROOT / path).write_text(page, encoding="utf-8")
     of = _records()
-    with mpl.rc_context(STYLE):
-        surface = draw_surface([of["surface"], of["surface_spatial"]])
-        assert surface is not None
-        figures = {
-            "delay": draw_delay(of["surface"], of["modes"]),
-            "memory": draw_memory(of["memory"]),
-            "surface": surface,
-        }
-        for name, figure in figures.items():
-            figure.savefig(ROOT / f"docs/{name}.png", bbox_inches="tight")
+    save_figure(ROOT / "docs/delay.png", lambda: draw_delay(of["surface"], of["modes"]))
+    save_figure(ROOT / "docs/memory.png", lambda: draw_memory(of["memory"]))
+    save_figure(ROOT / "docs/surface.png", lambda: draw_surface([of["surface"], of["surface_spatial"]]))
 
 
 if __name__ == "__main__":

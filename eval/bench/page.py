@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
-from eval.bench.table import LABEL, TAILS, TIMES, by_workload, warnings_of
-from eval.report.figures import COLOURS, STYLE, new_figure
+from eval.bench.table import TAILS, TIMES, by_workload, rows_table, warnings_of
+from eval.report.figures import COLOURS, Chart, Line, new_figure, save_figure
 from eval.report.pages.reported_runs import format_code, format_machine
-from eval.report.pages.site import ChartLine, chart_group, line_chart, swatch, write_page
-from eval.report.table import Column, Table
+from eval.report.pages.site import chart_group, swatch, write_page
+from eval.report.table import to_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,17 +38,15 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
         "Written": first.written_at,
         "Command": first.command,
     }
-    mode = dataclasses.replace(LABEL[0], html=lambda row: swatch(row.mode, COLOURS[row.mode]))
-    work = Column(heading="workload", cell=lambda row: row.work, align="left", choices=True, groups=True)
-    workload = [work] if len(by_workload(rows)) > 1 else []
+    table = rows_table(rows, [*TIMES, *TAILS], mode=lambda row: swatch(row.mode, COLOURS[row.mode]))
     content = {
         "title": f"{first.policy}, {first.dtype}, on {first.device}",
-        "rows": Table(columns=[*workload, mode, *LABEL[1:], *TIMES, *TAILS], groups=[rows]),
+        "rows": table,
         "warnings": warnings_of(rows),
         "facts": facts,
         "plots": {"charts": _charts(rows)},
     }
-    return write_page(folder, "bench.html.j2", content)
+    return write_page(folder, "bench.html.j2", content, **{"rows.csv": to_csv(table.records())})
 
 
 def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -77,7 +75,7 @@ def _speedup(row: Row) -> tuple[float, float, float] | None:
     return value, low, high
 
 
-def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str, Any] | None:
+def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> Chart:
     """The modes and adapters over deadlines if there are any, else over k; rows without are level lines."""
     budget_of = "deadline_ms" if any(row.deadline_ms is not None for row in workload) else "tokens_per_frame"
     budgets = [each for row in workload if (each := getattr(row, budget_of)) is not None] or [1.0]
@@ -93,13 +91,13 @@ def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str,
     return _lines({label: sorted(each) for label, each in points.items()}, x, y)
 
 
-def _lines(points: Mapping[str, Sequence[Any]], x: str, y: str) -> dict[str, Any] | None:
+def _lines(points: Mapping[str, Sequence[Any]], x: str, y: str) -> Chart:
     """A chart with a line for each label, which begins with a mode."""
     lines = [
-        ChartLine(label=label, colour=COLOURS[label.partition(",")[0]], points=each)
+        Line(label=label, colour=COLOURS[label.partition(",")[0]], points=each)
         for label, each in points.items()
     ]
-    return line_chart(lines, x=x, y=y)
+    return Chart(x=x, y=y, lines=lines)
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
@@ -107,15 +105,9 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
 
     None without `isolated` among the modes.
     """
-    import matplotlib as mpl
-
     faster = [group for group in by_workload(rows) if any(row.speedup_over_isolated for row in group)]
-    written = [stem.with_name(f"{stem.name}_speedup{suffix}") for suffix in (".png", ".svg") if faster]
-    for path in written:
-        with mpl.rc_context(STYLE):
-            metadata = {"Date": None} if path.suffix == ".svg" else {}
-            _speedup_figure(faster).savefig(path, metadata=metadata, bbox_inches="tight")
-    return written
+    paths = [stem.with_name(f"{stem.name}_speedup{suffix}") for suffix in (".png", ".svg") if faster]
+    return [written for path in paths for written in save_figure(path, lambda: _speedup_figure(faster))]
 
 
 def _speedup_figure(workloads: Sequence[Sequence[Row]]) -> "Figure":

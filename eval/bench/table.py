@@ -1,7 +1,7 @@
 """The columns of a benchmark's rows, and its terminal output: two tables per workload, 110 columns wide."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -9,17 +9,11 @@ from rich.console import Console
 from contracts.latency import steps_in
 from eval.bench.row import Row
 from eval.bench.workloads import OFF
-from eval.report.table import Column, Table, number, to_terminal
+from eval.report.table import Column, Table, differ, number, to_terminal
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""
 
-_LEGEND = (
-    "action: latency of the actions. frame: until the next query can start, all language of this one "
-    "decoded. times isolated: mean frame of isolated / this one; predicted: from stage times alone; stage "
-    "share: their part of the frame. actions: horizon × chunks. first token, whole text: from the start of "
-    "the query that requests the text. memory: of the largest program. Times are milliseconds."
-)
 _CONTROL_HZ = 20.0
 _STEPS_NOTE = (
     "a: until actions arrive. b: until the next query, or the replan steps if they are more. Look them "
@@ -41,72 +35,71 @@ def digits(value: float | None) -> str:
     return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
 
 
-def _field(name: str, heading: str, short: str = "", *, optional: int | None = None, **form: Any) -> Column:
-    """A column of one of a row's numbers, in the `form` that `number` takes, else with three digits."""
-
-    def cell(row: Row) -> str:
-        value = getattr(row, name) or None  # a rate of nothing is left out
-        return number(value, **form) if form else digits(value)
-
-    return Column(heading=heading, short=short, cell=cell, optional=optional)
+def _field(name: str, heading: str, unit: str = "", form: Any = digits, **look: Any) -> Column:
+    """A column of one of a row's numbers; a rate of nothing is left out."""
+    return Column(heading, lambda row: getattr(row, name) or None, form, unit=unit, **look)
 
 
-LABEL = [
-    Column(heading="mode", cell=lambda row: row.mode, align="left", choices=True, groups=True),
-    Column(
-        heading="k",
-        cell=lambda row: f"{row.deadline_ms:g} ms" if row.deadline_ms else number(row.tokens_per_frame, "d"),
-    ),
-    Column(heading="adapter", cell=lambda row: row.adapter, align="left", choices=True),
-]
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _interval(ends: Sequence[float]) -> str:
+    return "{:.2f}–{:.2f}".format(*ends)
+
+
+_OF_TEXT = "from the start of the query that requests the text"
 TIMES = [
-    _field("action_ms_p50", "action p50 (ms)", "action\np50, ms"),
-    _field("action_ms_p95", "action p95", "action\np95", optional=1),
-    _field("frame_ms_p50", "frame p50 (ms)", "frame\np50, ms"),
-    _field("frame_ms_p95", "frame p95", "frame\np95", optional=1),
-    _field("speedup_over_isolated", "times isolated", "times\nisolated", form=".2f"),
-    Column(
-        heading="95 % interval",
-        short="95 %\ninterval",
-        cell=lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
-        optional=1,
-    ),
-    _field("predicted_speedup", "predicted", "pre-\ndicted", form=".2f"),
-    _field("attained_fraction", "attained", form=".0f", unit=" %", scale=100),
+    _field("action_ms_p50", "action p50", "ms", legend="from a query's start until its actions are there"),
+    _field("action_ms_p95", "action p95", optional=1),
+    _field("frame_ms_p50", "frame p50", "ms", legend="until the next query can start, language decoded"),
+    _field("frame_ms_p95", "frame p95", optional=1),
+    _field("speedup_over_isolated", "times isolated", "", ".2f", legend="mean frame of isolated / this one"),
+    _field("speedup_ci95", "95 % interval", "", _interval, optional=1),
+    _field("predicted_speedup", "predicted", "", ".2f", legend="the same, from stage times alone"),
+    _field("attained_fraction", "attained", "", _percent, legend="measured / predicted"),
     _field(
-        "predicted_over_frame", "stage share", "stage\nshare", optional=1, form=".0f", unit=" %", scale=100
+        "predicted_over_frame", "stage share", "", _percent, optional=1, legend="stages' part of the frame"
     ),
-    _field("actions_per_s", "actions per s", "actions\nper s"),
-    _field("tokens_per_s", "tokens per s", "tokens\nper s"),
+    _field("actions_per_s", "actions per s", legend="horizon × chunks"),
+    _field("tokens_per_s", "tokens per s"),
 ]
 TAILS = [
-    _field("action_ms_p99", "action p99 (ms)", "action\np99"),
-    _field("frame_ms_p99", "frame p99", "frame\np99"),
-    _field("first_token_ms_p50", "first token p50 (ms)", "first\ntoken\np50"),
-    _field("first_token_ms_p99", "first token p99", "\np99"),
-    _field("request_ms_p50", "whole text p50 (ms)", "whole\ntext\np50"),
-    _field("request_ms_p99", "whole text p99", "p99"),
-    _field("chunks_per_s", "chunks per s", "chunks\nper s"),
-    _field("needed_memory_bytes", "memory (GiB)", "memory\nGiB", form=".2f", scale=2**-30),
+    _field("action_ms_p99", "action p99", "ms"),
+    _field("frame_ms_p99", "frame p99"),
+    _field("first_token_ms_p50", "first token p50", "ms", legend=_OF_TEXT),
+    _field("first_token_ms_p99", "first token p99"),
+    _field("request_ms_p50", "whole text p50", "ms", legend=_OF_TEXT),
+    _field("request_ms_p99", "whole text p99"),
+    _field("chunks_per_s", "chunks per s"),
+    _field(
+        *("needed_memory_bytes", "memory", "GiB", lambda size: f"{size / 2**30:.2f}"),
+        legend="of the largest program",
+    ),
 ]
+
+
+def rows_table(
+    rows: Sequence[Row], columns: Sequence[Column], mode: Callable[[Row], Any] | None = None, **look: Any
+) -> Table:
+    """The table of some rows, with what tells them apart; `mode` shows a row's mode on a page."""
+    named: Any = {"align": "left", "choices": True}
+    labels = [
+        Column("workload", lambda row: row.work, when=differ, groups=True, **named),
+        Column("mode", lambda row: row.mode, html=mode, groups=True, **named),
+        Column("k", lambda row: f"{row.deadline_ms:g} ms" if row.deadline_ms else row.tokens_per_frame),
+        Column("adapter", lambda row: row.adapter, when=lambda adapters: set(adapters) != {OFF}, **named),
+    ]
+    return Table(columns=[*labels, *columns], groups=[rows], **look)
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
     """Print the tables of each workload among `rows`, in order, and warnings."""
     for workload in by_workload(rows):
-        label = [
-            each for each in LABEL if each.heading != "adapter" or any(row.adapter != OFF for row in workload)
-        ]
-        times = [each for each in TIMES if console.width >= WIDTH or each.optional is None]
-        for columns, above in ((times, workload[0].title), (TAILS, "")):
-            table = Table(
-                columns=[*label, *columns],
-                groups=[workload],
-                title=above,
-                is_bold=lambda row: row.mode == "unified",
-            )
-            console.print(to_terminal(table))
-    console.print(_LEGEND, style="dim")
+        for columns, title in ((TIMES, workload[0].title), (TAILS, "")):
+            table = rows_table(workload, columns, title=title, is_bold=lambda row: row.mode == "unified")
+            console.print(to_terminal(table.fitting(console.width)))
+    console.print(rows_table(rows, [*TIMES, *TAILS]).legend(), style="dim")
     if one_robot := [row for row in rows if row.robots == 1]:
         steps = "; ".join(f"{row.label}: {_steps(row)}" for row in one_robot)
         console.print(f"(a, b) in control steps at {_CONTROL_HZ:g} Hz, medians (p95): {steps}. {_STEPS_NOTE}")

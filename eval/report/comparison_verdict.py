@@ -228,11 +228,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         show_table(Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows), note)
     if comparison.measures:
         rows = [
-            [
-                heading,
-                *_compared(each.a, each.b, each.difference, each.ci95, ".2f"),
-                str(each.n_pairs),
-            ]
+            [heading, *_compared(each.a, each.b, each.difference, each.ci95, ".2f"), str(each.n_pairs)]
             for heading, each in comparison.measures.items()
         ]
         show_table(Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows), _MEASURES_NOTE)

@@ -17,17 +17,10 @@ from eval.records.run_folders import Run, policy_name
 from eval.report.comparison_verdict import show
 from eval.report.conclusion import Conclusion, conclude_runs
 from eval.report.labels import labels_of
-from eval.report.pages.reported_runs import merit
-from eval.report.pages.run_report import REPORT, write_report
-from eval.report.result_tables import (
-    format_results,
-    run_table,
-    runs_table,
-    table_notes,
-    tasks_table,
-    variants_table,
-)
-from eval.report.table import ELLIPSIS, Table, to_terminal
+from eval.report.pages.reported_runs import merit, read_runs
+from eval.report.pages.run_report import REPORT, run_tables, write_report
+from eval.report.result_tables import MAIN, TEXTS_RIGHT, labelled
+from eval.report.table import ELLIPSIS, Column, to_terminal
 
 _MOST_ROWS = 4  # suites of one run, or folders, that are listed
 _LONGEST_ERROR = 160  # characters
@@ -49,7 +42,7 @@ def show_last_screen(
     episodes = [list(each.records.episodes.values()) for each in results]
     conclusion = conclude_runs(labels, [each.records for each in results])
     if verbose:
-        show_details(console, runs, results, conclusion)
+        show_details(console, results, conclusion)
     places, problems = _places(runs, results, labels, conclusion if report else None)
     remarks = [*conclusion.not_compared, *problems]
     parts = [
@@ -77,8 +70,10 @@ def _results_table(
     elif 1 < len(suites) <= _MOST_ROWS:
         rows = [*results[0].suites.items(), ("all suites", results[0].overall)]
     assets = [each.records.identity.assets.name for each in results]
-    table = runs_table(badged(title, *assets) if title else "", rows, width=width)
-    return to_terminal(table if title else table.marked(badge(*assets)))
+    name = Column("run", str, align="left")
+    table = labelled(name, [*MAIN, *TEXTS_RIGHT], rows, title=badged(title, *assets) if title else "")
+    table = table if title else table.marked(badge(*assets))
+    return to_terminal(table.fitting(width))
 
 
 def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]) -> Iterator[str]:
@@ -122,29 +117,16 @@ def _places(
     return [*places, *zip(names, map(shown, listed), strict=True)], problems
 
 
-def show_details(
-    console: TextConsole, runs: Sequence[Run], results: Sequence[RunRows], conclusion: Conclusion
-) -> None:
-    """Print every task, latency and text, and each comparison with the first run in full."""
-    identities = [each.records.identity for each in results]
-    labels, assets = labels_of(identities), [identity.assets.name for identity in identities]
-
-    def show_table(table: Table) -> None:
-        console.print(to_terminal(table.marked(badge(*assets))))
-
-    if len(runs) == 1:
-        table = run_table(badged(labels[0], *assets), results[0], width=console.width)
-    else:
-        variants, policy = dict(zip(labels, results, strict=True)), policy_name(runs[0].config.policy)
-        show_table(tasks_table(f"{badged(policy, *assets)}: solved", variants, width=console.width))
-        table = variants_table(variants, width=console.width)
-    show_table(table)
-    notes = table_notes(table, results)
-    for label, result in zip(labels, results, strict=True):
-        name = f"{label}: " if len(runs) > 1 else ""
-        notes += [f"{name}{line}" for line in format_results(result.overall)]
-    for note in notes:
-        console.print(Text(visible_text(note), style="dim"))
+def show_details(console: TextConsole, results: Sequence[RunRows], conclusion: Conclusion) -> None:
+    """Print the tables of the report, and each comparison with the first run in full."""
+    reported, _ = read_runs([each.records for each in results])
+    summary, texts, tasks = run_tables(reported, [each.overall for each in results])
+    main = {column.name for column in MAIN}
+    details = summary.showing([column.name for column in summary.columns if column.name not in main])
+    for table in (tasks, details, texts):
+        if len(table.shown) > 1:
+            console.print(to_terminal(table.fitting(console.width)))
+            console.print(Text(table.legend(narrow=True), style="dim"))
     for comparison, judgements in conclusion.judged.values():
         console.print()
         show(comparison, judgements, console)

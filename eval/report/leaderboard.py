@@ -32,7 +32,6 @@ from eval.report.comparison import outcomes_of
 from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
-    MEASURED,
     PAUSED,
     Column,
     Table,
@@ -41,6 +40,7 @@ from eval.report.table import (
     in_latex,
     in_markdown,
     in_markdown_code,
+    is_known,
     to_csv,
     to_latex,
     to_markdown,
@@ -310,86 +310,61 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
-    """The columns of runs that may be ranked together: those of a paper, then the extra ones.
+    """The columns of runs that may be ranked together: those of a paper, then the extra ones."""
 
-    Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
-    """
-
-    def text(heading: str, cell: Callable[[Entry], str], *, groups: bool = True) -> Column:
-        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups)
-
-    def latency(heading: str, stage: str) -> Column:
-        def cell(row: Row) -> str:
-            found = row.latency_ms.get(stage)
-            return f"{found.p50:.1f} / {found.p95:.1f}" if found else "–"
-
-        return Column(heading=heading, cell=cell)
-
-    def rate(entry: Entry) -> str:
-        return results.SUCCESS.cell(entry.row)
+    def text(
+        heading: str, value: Callable[[Entry], str | None], *, groups: bool = True, **how: Any
+    ) -> Column:
+        return Column(heading, value, align="left", choices=groups, groups=groups, **how)
 
     def marked(entry: Entry) -> str:
         """Bold if no other run is significantly better, though some are worse; starred if one is."""
+        rate = in_latex(results.SUCCESS.cell(entry.row))
         if entry.rank.best > 1:
-            return f"{in_latex(rate(entry))}$^*$"
-        is_best = any(other.rank.best > 1 for other in entries)
-        return f"\\textbf{{{in_latex(rate(entry))}}}" if is_best else in_latex(rate(entry))
+            return f"{rate}$^*$"
+        return f"\\textbf{{{rate}}}" if any(other.rank.best > 1 for other in entries) else rate
 
     def with_interval(row: Row) -> str:
-        return f"{results.SUCCESS.cell(row)} ({results.format_interval(row)})"
+        return f"{results.SUCCESS.cell(row)} ({results.INTERVAL.cell(row)})"
 
     def beside(row: Row) -> Markup:
         shown = Markup('{}<span class="rate">{}</span>')
-        return shown.format(results.SUCCESS.cell(row), results.format_interval(row))
+        return shown.format(results.SUCCESS.cell(row), results.INTERVAL.cell(row))
 
-    def interval(row: Row) -> Any:
-        text, ends = results.format_interval(row), row.pc_success_ci95
-        return text if row.pc_success is None or ends is None else whisker(row.pc_success, ends, text)
+    def interval(row: Row) -> Markup:
+        return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), results.INTERVAL.cell(row))
 
-    rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
-    texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
-    is_measured = not entries[0].parts and any(run.clock in (PAUSED, MEASURED) for run in runs)
-    measured = [latency("action (ms)", "action"), latency("query (ms)", "frame")]
-    measured += results.token_columns(rows)
+    def row_of(entry: Entry) -> Row:
+        return entry.row
+
+    has_errors = any(entry.row.n_errors for entry in entries)
     suites = [
-        Column(heading=name, cell=with_interval, html=beside).of(
-            lambda entry, name=name: entry.parts[name].row
-        )
+        Column(name, with_interval, html=beside).of(lambda entry, name=name: entry.parts[name].row)
         for name in entries[0].parts
     ]
-    numbers = [
-        *([results.TIME, results.QUERIES] if is_timed else []),
-        *(measured if is_measured else []),
-        *map(results.text_column, texts),
-        *([results.STALENESS] if is_timed and texts else []),
-    ]
-    errors, has_errors = results.ERRORS.of(lambda entry: entry.row), any(row.n_errors for row in rows)
-    clock = text("clock", lambda entry: clock_label(entry.run))
+    success = dataclasses.replace(results.SUCCESS, heading="average" if suites else "success", key="success")
     paper = [
-        Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
+        Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
-        *([text("control", _control)] if any(map(_control, entries)) else []),
+        text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""), when=any),
         *suites,
-        Column(heading="average" if suites else "success", cell=rate, latex=marked, key="success"),
-        dataclasses.replace(results.INTERVAL, html=interval).of(lambda entry: entry.row),
-        results.N.of(lambda entry: entry.row),
-        *([errors] if has_errors else []),
+        dataclasses.replace(success.of(row_of), latex=marked),
+        dataclasses.replace(results.INTERVAL, html=interval).of(row_of),
+        results.N.of(row_of),
+        dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row_of),
     ]
+    details = results.details(entry.run.clock for entry in entries)
+    others = [*results.MAIN, *details, *results.TEXTS]
     extra = [
-        Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
-        *(column.of(lambda entry: entry.row) for column in numbers),
-        *([] if has_errors else [errors]),
-        *([text("mode", lambda entry: entry.run.mode)] if any(run.mode != "actions" for run in runs) else []),
+        Column("possible ranks", lambda entry: str(entry.rank)),
+        *(each.of(row_of) for each in others if each.name not in {column.name for column in paper}),
+        text("mode", lambda entry: entry.run.mode, when=lambda modes: set(modes) != {"actions"}),
         text("weights", lambda entry: entry.run.weights or "not known"),
-        *([text("assets", lambda entry: entry.run.assets.name)] if runs[0].assets.digest else []),
-        *([clock] if any(run.clock != PAUSED for run in runs) else []),
+        text("assets", lambda entry: entry.run.assets.name if entry.run.assets.digest else None),
+        text("clock", lambda entry: clock_label(entry.run), when=lambda clocks: set(clocks) != {PAUSED}),
         text("run", lambda entry: entry.run.run_id, groups=False),
     ]
     return [*paper, *(dataclasses.replace(column, extra=True) for column in extra)]
-
-
-def _control(entry: Entry) -> str:
-    return _CONTROLS.get(entry.run.policy, "")
 
 
 def _title(entries: Sequence[Entry]) -> str:
@@ -455,8 +430,8 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
     environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
-    shown = {column.heading for each in board.tables for column in each.table.shown}
-    return template.render(board=board, shown=shown)
+    legends = dict.fromkeys(each.table.legend() for each in board.tables)
+    return template.render(board=board, legend=" ".join(filter(None, legends)))
 
 
 def _csv(board: Leaderboard) -> str:

@@ -21,7 +21,7 @@ from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep_plots import draw_sweep, write_sweep_page
-from eval.report.sweep_table import format_value, notes_of, sweep_table
+from eval.report.sweep_table import format_value, sweep_table
 
 
 def conclude(folder: SweepFolder, results: Sequence[RunRows]) -> dict[str, Any]:
@@ -40,8 +40,6 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep and the paths of its files."""
     rich = TextConsole()
     rich.print(sweep_table(record, width=rich.width), crop=False)
-    for note in notes_of(record):
-        rich.print(note, style="dim", markup=False)
     if record["status"] == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")
     page = folder.path / REPORT / "index.html"

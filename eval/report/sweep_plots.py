@@ -1,24 +1,21 @@
-"""Figures of a sweep (the surface over (a, b), success over latency) and its page.
+"""Charts of a sweep (the surface over (a, b), success over latency), as figures and on its page.
 
-Figures and the page show the same lines: cells that differ in their clock alone.
+Lines join cells that differ in their clock alone.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import numpy as np
-
 from configs.assets import badged
 from contracts.errors import pluralize
 from eval.records.run_folders import SweepFolder
-from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
+from eval.report.figures import COLOURS, OTHER_COLOURS, Chart, Line, draw_charts, save_figure
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
-from eval.report.pages.site import ChartLine, chart_group, line_chart, write_page
+from eval.report.pages.site import chart_group, write_page
 from eval.report.sweep_table import (
     Record,
     Row,
@@ -30,51 +27,22 @@ from eval.report.sweep_table import (
     format_value,
     group_by,
     is_judged,
-    text_columns,
 )
-from eval.report.table import Table
+from eval.report.table import Table, to_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 _MIN_LATENCIES = 3  # a sweep whose lines all have fewer points has no curve
-_STYLES = ("-", "--", ":", "-.")
-_APART = 0.006
-"""Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
 
 Point = tuple[float, float, float]
 """A value and the bounds of its interval."""
-
-
-_LinePair = tuple[ChartLine, ChartLine]
-"""Success and a time of the same cells."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LinePlot:
-    """Success, and a time, over what the clock of a cell determines."""
-
-    x_label: str  # what x is, with its unit
-    time_label: str  # what the time is, with its unit
-    # Motion to its lines of success and of the time; those of a line differ in their clock alone.
-    motions: Mapping[str, Sequence[_LinePair]]
-
-
-def _lines(
-    rows: Sequence[Row], x: Callable[[Row], float], time: Callable[[Row], Point | None], **look: Any
-) -> _LinePair:
-    ordered = sorted(rows, key=x)
-
-    def line(y: Callable[[Row], Point | None]) -> ChartLine:
-        points = [(x(row), *point) for row in ordered if (point := y(row)) is not None]
-        return ChartLine(points=points, **look)
-
-    return line(_success_of), line(time)
-
-
-def _success_of(row: Row) -> Point | None:
-    return _mean(row["pc_success"], row["pc_success_ci95"])
+Measure = Callable[[Row], Point | None]
+_LineOf = tuple[str, str, Sequence[Row]]
+"""Label and colour of a line, and its cells."""
+Charts = Mapping[str, Sequence[Chart]]
+"""Motion to a chart of success and one of a time."""
 
 
 def _mean(mean: float | None, interval: Sequence[float] | None) -> Point | None:
@@ -84,11 +52,34 @@ def _mean(mean: float | None, interval: Sequence[float] | None) -> Point | None:
     return mean, low, high
 
 
-def _seconds_of(row: Row) -> Point | None:
-    return _mean((row["time_to_success_s"] or {}).get("mean"), row["time_to_success_ci95"])
+def _charts(
+    groups: Sequence[_LineOf], x: tuple[str, Callable[[Row], float]], time: tuple[str, Measure]
+) -> Charts:
+    """The charts of every motion, whose axes are given by label and measure."""
+    x_label, x_of = x
+    motions: dict[str, list[_LineOf]] = {}
+    for group in groups:
+        motions.setdefault(format_value("motion", group[2][0]["options"]), []).append(group)
+
+    def chart(groups: Sequence[_LineOf], y: str, measure: Measure) -> Chart:
+        lines = []
+        for label, colour, rows in groups:
+            ordered = sorted(rows, key=x_of)
+            points = [(x_of(row), *point) for row in ordered if (point := measure(row)) is not None]
+            lines.append(Line(label=label, colour=colour, points=points))
+        return Chart(x=x_label, y=y, lines=lines, is_percent=measure is _success)
+
+    return {
+        motion: [chart(lines, "episodes solved (%)", _success), chart(lines, *time)]
+        for motion, lines in motions.items()
+    }
 
 
-def over_latency(record: Record) -> LinePlot:
+def _success(row: Row) -> Point | None:
+    return _mean(row["pc_success"], row["pc_success_ci95"])
+
+
+def over_latency(record: Record) -> Charts:
     """A line for every combination of options other than the clock that has several latencies.
 
     Lines of several motions that differ in nothing else have the same label and colour.
@@ -104,57 +95,60 @@ def over_latency(record: Record) -> LinePlot:
     labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
     told_apart = len(modes) == len(set(labels)) > 1
     places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    motions: dict[str, list[_LinePair]] = {}
+    lines = []
     for group, label in zip(groups, labels, strict=True):
-        mode, place = group[0]["options"]["mode"], places[label]
-        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[place % len(OTHER_COLOURS)]
-        lines = _lines(group, latency_of, _seconds_of, label=label or mode, colour=colour, place=place)
-        motions.setdefault(format_value("motion", group[0]["options"]), []).append(lines)
-    return LinePlot(
-        x_label="latency until the actions (ms)", time_label="mean time to success (s)", motions=motions
+        mode = group[0]["options"]["mode"]
+        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[places[label] % len(OTHER_COLOURS)]
+        lines.append((label or mode, colour, group))
+    return _charts(
+        lines,
+        ("latency until the actions (ms)", latency_of),
+        (
+            "mean time to success (s)",
+            lambda row: _mean((row["time_to_success_s"] or {}).get("mean"), row["time_to_success_ci95"]),
+        ),
     )
 
 
-def over_interval(record: Record) -> LinePlot:
+def over_interval(record: Record) -> Charts:
     """The response surface: a line over b for every a, which an episode without texts of its own depends on.
 
     Of cells in mode `actions`, without an option for texts in prompts, in which every query has the same a
     and b. They continue the previous chunk while waiting, and skip what is late of a new one.
     """
     rule = {"mode": "actions", "feedback": None, "while_waiting": "continue", "overlap": "skip"}
-    found: dict[str, dict[float, list[Row]]] = {}
+    found: dict[tuple[str, float], list[Row]] = {}
     for row in record["cells"]:
         steps = row.get("control_steps") or {}
         constant = len(steps) == 2 and all(each["least"] == each["most"] for each in steps.values())
         if constant and all(row["options"].get(axis) == value for axis, value in rule.items()):
             motion = format_value("motion", row["options"])
-            found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
-    motions: dict[str, list[_LinePair]] = {}
-    for motion, by_a in found.items():
-        for place, (a, rows) in enumerate(sorted(by_a.items())):
-            lines = _lines(
-                rows,
-                lambda row: row["control_steps"]["b"]["median"],
-                lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
-                label=f"a = {a:g}",
-                colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
-                place=place,
-            )
-            motions.setdefault(motion, []).append(lines)
-    x_label = "b: control steps until the next query"
-    return LinePlot(x_label=x_label, time_label="restricted mean time (s)", motions=motions)
+            found.setdefault((motion, steps["a"]["median"]), []).append(row)
+    delays = sorted({a for _, a in found})
+    colours = dict(zip(delays, OTHER_COLOURS * (1 + len(delays) // len(OTHER_COLOURS)), strict=False))
+    lines = [
+        (f"a = {a:g}", colours[a], found[motion, a]) for motion, a in sorted(found, key=lambda at: at[1])
+    ]
+    return _charts(
+        lines,
+        ("b: control steps until the next query", lambda row: row["control_steps"]["b"]["median"]),
+        (
+            "restricted mean time (s)",
+            lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
+        ),
+    )
 
 
 def draw_sweep(record: Record, folder: Path) -> list[Path]:
     """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
-    import matplotlib as mpl
+    return [
+        *save_figure(folder / "sweep_surface.png", lambda: draw_surface([record])),
+        *save_figure(folder / "sweep_latency.png", lambda: _latency_figure(record)),
+    ]
 
-    with mpl.rc_context(STYLE):
-        figures = {"surface": draw_surface([record]), "latency": _latency_figure(record)}
-        written = {folder / f"sweep_{name}.png": figure for name, figure in figures.items() if figure}
-        for path, figure in written.items():
-            figure.savefig(path, bbox_inches="tight")
-    return list(written)
+
+def _has_curve(charts: Sequence[Chart]) -> bool:
+    return max(len(line.points) for line in charts[0].lines) >= _MIN_LATENCIES
 
 
 def draw_surface(records: Sequence[Record]) -> "Figure | None":
@@ -162,80 +156,33 @@ def draw_surface(records: Sequence[Record]) -> "Figure | None":
 
     Of sweeps of one policy. None if no line has enough points.
     """
-    plots = [over_interval(record) for record in records]
-    panels = {
-        f"{', '.join(record['config']['suites'])}, {motion}": lines
-        for record, plot in zip(records, plots, strict=True)
-        for motion, lines in plot.motions.items()
-        if max(len(solved.points) for solved, _ in lines) >= _MIN_LATENCIES
+    columns = {
+        f"{', '.join(record['config']['suites'])}, {motion}": charts
+        for record in records
+        for motion, charts in over_interval(record).items()
+        if _has_curve(charts)
     }
-    if not panels:
+    if not columns:
         return None
-    size = 2.2 + 3.2 * len(panels), 5.6
-    figure = _line_panels(plots[0], panels, size, styles=_STYLES[:1])
-    _legend(figure, title="control steps until actions arrive")
-    _title(figure, "What acting depends on", records)
-    return figure
+    title, legend = _title("What acting depends on", records), "control steps until actions arrive"
+    return draw_charts(columns, (2.2 + 3.2 * len(columns), 5.6), title=title, legend=legend)
 
 
 def _latency_figure(record: Record) -> "Figure | None":
     """Success above time to success, a column for every motion; a line for every other combination."""
-    plot = over_latency(record)
-    points = [len(solved.points) for lines in plot.motions.values() for solved, _ in lines]
-    if max(points, default=0) < _MIN_LATENCIES:
+    charts = over_latency(record)
+    if not any(map(_has_curve, charts.values())):
         return None
-    panels = plot.motions if "motion" in record["varied"] else {"": next(iter(plot.motions.values()))}
-    figure = _line_panels(plot, panels, (2.6 + 4.6 * len(panels), 6.4), styles=_STYLES)
-    _legend(figure, ncols=1 + len(panels))
-    _title(figure, "Success over latency", [record])
-    return figure
+    columns = charts if "motion" in record["varied"] else {"": next(iter(charts.values()))}
+    size = 2.6 + 4.6 * len(columns), 6.4
+    return draw_charts(columns, size, title=_title("Success over latency", [record]), dashed=True)
 
 
-def _line_panels(
-    plot: LinePlot,
-    panels: Mapping[str, Sequence[_LinePair]],
-    size: tuple[float, float],
-    *,
-    styles: Sequence[str],
-) -> "Figure":
-    """A figure with a column of panels for each title: success above the time."""
-    figure = new_figure(*size)
-    axes = figure.subplots(2, len(panels), sharex=True, sharey="row", squeeze=False)
-    look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
-    for column, (title, lines) in zip(axes.T, panels.items(), strict=True):
-        widest = max((x for pair in lines for line in pair for x, *_ in line.points), default=0.0)
-        for pair in lines:
-            for panel, line in zip(column, pair, strict=False):
-                x, y, low, high = np.array(line.points).reshape(-1, 4).T
-                apart = _APART * widest * (line.place - (len(lines) - 1) / 2)
-                bars = {"yerr": [y - low, high - y], "linestyle": styles[line.place % len(styles)]}
-                panel.errorbar(x + apart, y, color=line.colour, label=line.label, **bars, **look)
-        column[0].set_title(title)
-        column[-1].set_xlabel(plot.x_label)
-    axes[0][0].set(ylabel="episodes solved (%)", ylim=(-4, 102))
-    axes[1][0].set(ylabel=plot.time_label)
-    axes[1][0].set_ylim(bottom=0)
-    return figure
-
-
-def _legend(figure: "Figure", *, title: str | None = None, ncols: int | None = None) -> None:
-    """A legend below the panels, with one entry for lines of the same label."""
-    handles = {}
-    for panel in figure.axes:
-        handles |= {label: handle for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    place, columns = "outside lower center", ncols or len(handles)
-    figure.legend(handles.values(), handles, title=title, loc=place, ncols=columns, frameon=False)
-
-
-def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:
+def _title(text: str, records: Sequence[Record]) -> str:
     policy = records[0]["provenance"]["policy"]
     episodes = " or ".join(map(str, sorted({episodes_of(record) for record in records})))
-    figure.suptitle(
-        badged(f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals", *map(assets_of, records)),
-        x=0.01,
-        ha="left",
-        fontsize=12,
-    )
+    title = f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals"
+    return badged(title, *map(assets_of, records))
 
 
 def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | None = None) -> Path:
@@ -254,6 +201,11 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
         page = folder.path / row["run"] / REPORT / "index.html"
         return quote(Path(os.path.relpath(page, target)).as_posix()) if page.is_file() else None
 
+    table = Table(columns=columns_of(record, link), groups=[record["cells"]])
+    charts: list[dict[str, Any]] = []
+    for motion, pair in [*over_latency(record).items(), *over_interval(record).items()]:
+        under = f", {motion}" if "motion" in record["varied"] else ""
+        charts += chart_group(f"over {pair[0].x}{under}", *pair)
     content = {
         "title": f"{badged(what, assets_of(record))}: {cells} of {episodes}",
         "facts": {
@@ -265,23 +217,8 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
             "Finished": str(record.get("finished") or "not recorded"),
             "Command": str(provenance["command"]),
         },
-        "cells": Table(columns=columns_of(record, link), groups=[record["cells"]]),
-        "has_texts": bool(text_columns(record)),
+        "cells": table,
         "is_judged": is_judged(record),
-        "plots": {"charts": _charts(record)},
+        "plots": {"charts": charts},
     }
-    return write_page(target, "sweep.html.j2", content)
-
-
-def _charts(record: Record) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for plot in (over_latency(record), over_interval(record)):
-        for motion, lines in plot.motions.items():
-            solved, time = zip(*lines, strict=True)
-            under = f", {motion}" if "motion" in record["varied"] else ""
-            found += chart_group(
-                f"over {plot.x_label}{under}",
-                line_chart(solved, x=plot.x_label, y="episodes solved (%)", is_percent=True),
-                line_chart(time, x=plot.x_label, y=plot.time_label),
-            )
-    return found
+    return write_page(target, "sweep.html.j2", content, **{"cells.csv": to_csv(table.records())})

@@ -1,14 +1,13 @@
-"""Tables: columns over rows, their cells, and what they look like in a terminal, Markdown, CSV and LaTeX.
+"""Tables: columns over rows, and what they look like in a terminal, on a page, in Markdown, CSV and LaTeX.
 
-Pages show them by `pages/table.html.j2`.
+A table declares its columns once, and every format shows them. Pages do so by `pages/table.html.j2`.
 """
 
 import csv
 import dataclasses
 import io
-import itertools
 import re
-from collections import Counter
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,54 +35,89 @@ _LATEX = {
     "→": r"$\rightarrow$",
 }
 _RULES = {"left": ":--", "center": ":-:", "right": "--:"}
+_MIN_FIRST = 12  # minimum width of a first column that is too long for a terminal, characters
+_WIDE_FIRST = 20  # width that it keeps as long as other columns can be left out
+
+ELLIPSIS = "…"
+NO_VALUE = "–"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+def is_known(values: Sequence[Any]) -> bool:
+    """Whether a column has a value in some row."""
+    return any(value is not None for value in values)
+
+
+def differ(values: Sequence[Any]) -> bool:
+    """Whether a column tells rows apart."""
+    return len(set(values)) > 1
+
+
+@dataclasses.dataclass(frozen=True)
 class Column:
     """A column of a table."""
 
-    heading: str  # what it shows, with its unit
-    cell: Callable[[Any], str]  # maps a row to its text
+    heading: str  # what it shows
+    value: Callable[[Any], Any]  # maps a row to a number or a text; None if it has none
+    form: str | Callable[[Any], str] = ""  # format specification, or a function that makes the text
+    _: dataclasses.KW_ONLY
+    unit: str = ""  # unit of its numbers, which stands beside the heading
+    key: str = ""  # what it is asked for by; default: `heading`
     # Alignment; left for text, others for numbers, which a page sorts by value.
     align: Literal["left", "center", "right"] = "right"
-    # Heading in a terminal, with the unit in a second line. Default: `heading`.
-    short: str = ""
+    short: str = ""  # heading in a terminal, if that abbreviates it
+    # Maps its values to whether the table has it.
+    when: Callable[[Sequence[Any]], bool] = is_known
+    extra: bool = False  # whether it is shown only where it is asked for; CSV has it always
     # Order in which columns are left out of a narrow terminal, 1 first; None if never.
     optional: int | None = None
-    legend: str = ""  # a sentence on what it shows
+    legend: str = ""  # what the heading means; columns may share it
     is_markdown: bool = False  # whether heading and text are Markdown already
     # Map a row to the content of its cell on a page, and in LaTeX, if it is more than the text.
     html: Callable[[Any], Any] | None = None
     latex: Callable[[Any], str] | None = None
     css: Callable[[Any], str] | None = None  # maps a row to the class of its cell on a page
-    # Maps a row to the number that a page sorts by, if its text does not begin with it.
-    value: Callable[[Any], float | None] | None = None
     choices: bool = False  # whether a page offers its values as a filter
     groups: bool = False  # whether a page offers to group rows by it
-    key: str = ""  # what it is asked for by; default: `heading` without the unit
-    extra: bool = False  # whether it is shown only where it is asked for; CSV has it always
 
     @property
     def name(self) -> str:
         """What it is asked for by."""
-        return self.key or self.heading.partition(" (")[0]
+        return self.key or self.heading
+
+    @property
+    def title(self) -> str:
+        """The heading with the unit."""
+        return f"{self.heading} ({self.unit})" if self.unit else self.heading
+
+    def cell(self, row: Any) -> str:
+        """The text of a row's value; a dash if there is none."""
+        value = self.value(row)
+        if value is None:
+            return NO_VALUE
+        return format(value, self.form) if isinstance(self.form, str) else self.form(value)
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
         """The same column over other rows, of which it shows a part."""
-        cell, html = self.cell, self.html
-        of_part = None if html is None else lambda row: html(part(row))
-        return dataclasses.replace(self, cell=lambda row: cell(part(row)), html=of_part)
+
+        def over(function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+            return None if function is None else lambda row: function(part(row))
+
+        looks = {"html": over(self.html), "latex": over(self.latex), "css": over(self.css)}
+        return dataclasses.replace(self, value=lambda row: self.value(part(row)), **looks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table."""
+    """A table, without those of its columns that have nothing to show."""
 
     columns: Sequence[Column]  # the columns; the first one names the row
     groups: Sequence[Sequence[Any]]  # the rows, in groups that a terminal and LaTeX set apart
-    names: Sequence[str] = ()  # names of the groups, in a terminal; none if empty
     title: str = ""  # the title, in a terminal
     is_bold: Callable[[Any], bool] = lambda _: False  # whether a terminal emphasizes a row
+
+    def __post_init__(self) -> None:
+        shown = [each for each in self.columns if not self.rows or each.when([*map(each.value, self.rows)])]
+        object.__setattr__(self, "columns", shown)
 
     @classmethod
     def of_cells(
@@ -97,8 +131,8 @@ class Table:
         """A table of texts, of which the first `left` columns are aligned to the left."""
         columns = [
             Column(
-                heading=heading,
-                cell=lambda row, place=place: row[place],
+                heading,
+                lambda row, place=place: row[place],
                 align="left" if place < left else "right",
                 is_markdown=is_markdown,
             )
@@ -109,8 +143,8 @@ class Table:
     def marked(self, mark: str) -> "Table":
         """The table with a mark, unless that is empty, in the heading of its first column."""
         first, *others = self.columns
-        heading, short = f"{first.heading} {mark}", f"{first.short or first.heading}\n{mark}"
-        marked = dataclasses.replace(first, heading=heading.rstrip(), short=short.rstrip())
+        short = f"{first.short or first.heading}\n{mark}" if mark else first.short
+        marked = dataclasses.replace(first, heading=f"{first.heading} {mark}".rstrip(), short=short)
         return dataclasses.replace(self, columns=[marked, *others])
 
     def showing(self, names: Sequence[str]) -> "Table":
@@ -130,42 +164,43 @@ class Table:
         """The rows of all groups."""
         return [row for group in self.groups for row in group]
 
-    @property
-    def legend(self) -> str:
-        """What the columns show, in sentences."""
-        return " ".join(dict.fromkeys(column.legend for column in self.columns if column.legend))
+    def legend(self, *, narrow: bool = False) -> str:
+        """What the headings mean, by default or in a terminal."""
+        named: dict[str, list[str]] = {}
+        for column in self.shown:
+            heading = column.short.replace("\n", " ") if narrow and column.short else column.heading
+            named.setdefault(column.legend, []).append(heading)
+        return " ".join(f"{', '.join(names)}: {text}." for text, names in named.items() if text)
 
     def records(self) -> list[dict[str, str]]:
         """A mapping from heading to text for every row."""
-        return [{column.heading: column.cell(row) for column in self.columns} for row in self.rows]
+        return [{column.title: column.cell(row) for column in self.columns} for row in self.rows]
 
+    def fitting(self, width: int) -> "Table":
+        """The table without those optional columns for which a terminal has no room."""
+        optional = {column.optional for column in self.shown if column.optional is not None}
+        table = self
+        for last in sorted(optional):
+            first = table.layout(table.shown[0])[1]
+            if table.width - max(0, first - _WIDE_FIRST) <= width:
+                break
+            left = [column for column in table.columns if column.optional != last]
+            table = dataclasses.replace(table, columns=left)
+        return table
 
-_MIN_FIRST = 12  # minimum width of a first column that is too long for a terminal, characters
+    @property
+    def width(self) -> int:
+        """Its width in a terminal, with rules, characters."""
+        return sum(1 + self.layout(column)[1] for column in self.shown) + 1
 
-
-def fitting(
-    columns: Sequence[Column], rows: Sequence[Any], width: int, *, beside: int = 0
-) -> tuple[list[Column], int]:
-    """The columns without those optional ones for which a ruled table of these rows has no room.
-
-    Also returns the characters that they leave of `width`, which should be `beside` at least; negative if the
-    others do not fit either.
-    """
-
-    def room(columns: Sequence[Column]) -> int:
-        return width - 1 - sum(_width(column, rows) + 1 for column in columns)
-
-    shown = list(columns)
-    for last in sorted({column.optional for column in columns if column.optional is not None}):
-        if room(shown) >= beside:
-            break
-        shown = [column for column in shown if column.optional != last]
-    return shown, room(shown)
-
-
-def _width(column: Column, rows: Sequence[Any]) -> int:
-    texts = [column.short or column.heading, *(visible_text(column.cell(row)) for row in rows)]
-    return max(cell_len(line) for text in texts for line in text.split("\n"))
+    def layout(self, column: Column) -> tuple[str, int]:
+        """The heading of a column in a terminal, in several lines if that saves width, and the width."""
+        cells = [cell_len(line) for row in self.rows for line in visible_text(column.cell(row)).split("\n")]
+        lines = column.short.split("\n")
+        if not column.short:
+            width = max([*cells, *(cell_len(word) for word in column.title.split())])
+            lines = textwrap.wrap(column.title, width, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(lines), max([*cells, *map(cell_len, lines)])
 
 
 def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
@@ -177,21 +212,20 @@ def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
     if not ruled:
         look = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
     shown = TerminalTable(title=escape(table.title) or None, title_justify="left", **look)
-    for number, column in enumerate(table.columns):
-        heading, width = escape(column.short or column.heading), _width(column, table.rows)
+    columns = table.shown
+    for number, column in enumerate(columns):
+        heading, width = table.layout(column)
         shown.add_column(
-            heading,
+            escape(heading),
             justify=column.align,
             vertical="bottom",
             min_width=width if number else min(width, _MIN_FIRST),
             no_wrap=number > 0,
             overflow="ellipsis" if number else "fold",
         )
-    for name, group in itertools.zip_longest(table.names, table.groups):
-        if name:
-            shown.add_row(escape(visible_text(name)), style="bold")
+    for group in table.groups:
         for row in group:
-            cells = [escape(visible_text(column.cell(row))) for column in table.columns]
+            cells = [escape(visible_text(column.cell(row))) for column in columns]
             shown.add_row(*cells, style="bold" if table.is_bold(row) else None)
         shown.add_section()
     return shown
@@ -201,7 +235,7 @@ def to_markdown(table: Table) -> str:
     """The table in Markdown."""
     columns = table.shown
     escapes = [str if column.is_markdown else in_markdown for column in columns]
-    lines = [[column.heading for column in columns]]
+    lines = [[column.title for column in columns]]
     lines += [[column.cell(row) for column in columns] for row in table.rows]
     heads, *rows = ([escape(cell) for escape, cell in zip(escapes, cells, strict=True)] for cells in lines)
     rules = [_RULES[column.align] for column in columns]
@@ -226,7 +260,7 @@ def to_latex(table: Table) -> str:
 
     columns = table.shown
     lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in columns)}}}", r"\toprule"]
-    lines.append(" & ".join(in_latex(column.heading) for column in columns) + r" \\")
+    lines.append(" & ".join(in_latex(column.title) for column in columns) + r" \\")
     for group in table.groups:
         lines += [r"\midrule", *(" & ".join(cell(each, row) for each in columns) + r" \\" for row in group)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
@@ -255,10 +289,6 @@ def in_latex(text: str) -> str:
     return "".join(_LATEX.get(each, each) for each in visible_text(" ".join(text.split())))
 
 
-ELLIPSIS = "…"
-NO_VALUE = "–"
-
-
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) -> str:
     """A number in a table, scaled, with its unit; a dash for None."""
     return NO_VALUE if value is None else f"{scale * value:{form}}{unit}"
@@ -269,60 +299,6 @@ def percentage(value: float | None, decimals: int, unit: str = "") -> str:
     if value is not None and 0 < value < 100:
         value = min(max(value, 10.0**-decimals), 100 - 10.0**-decimals)
     return number(value, f".{decimals}f", unit)
-
-
-def shortened(labels: Sequence[str], width: int) -> list[str]:
-    """The labels in at most `width` characters each; as they are where all of them fit.
-
-    Words that all of them begin or end with are left out first, as few as possible. Longer ones lose words in
-    the middle, so that they still differ from other labels.
-    """
-    if max(map(len, labels), default=0) <= width:
-        return list(labels)
-    heads = sorted(range(width), key=lambda head: abs(2 * head - width))  # a gap near the middle comes first
-    candidates = [
-        [
-            cut
-            for whole in (True, False)
-            for head in heads
-            if (cut := _cut(label, width, head, whole_words=whole)) != ELLIPSIS  # of one long word
-        ]
-        for label in _without_shared_words(labels, width)
-    ]
-    uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
-    return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
-
-
-def _without_shared_words(labels: Sequence[str], width: int) -> list[str]:
-    def shared(words: Sequence[Sequence[str]]) -> int:
-        """Length of the common prefix in words, if each label has at least one more; 0 for one label."""
-        count = 0
-        while len(words) > 1 and all(len(w) > count + 1 and w[count] == words[0][count] for w in words):
-            count += 1
-        return count
-
-    words = [label.split() for label in labels]
-    before = shared(words)
-    after = shared([each[before:][::-1] for each in words])
-
-    def without(first: int, last: int) -> list[str]:
-        head, tail = ELLIPSIS if first else "", ELLIPSIS if last else ""
-        return [f"{head}{' '.join(each[first : len(each) - last])}{tail}" for each in words]
-
-    ways = (without(first, last) for first in range(before + 1) for last in range(after + 1))
-    narrow = (each for each in ways if max(map(len, each), default=0) <= width)
-    return next(narrow, without(before, after))  # the beginning is what people read
-
-
-def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:
-    """The label without its middle: at most `head` characters before the gap, the rest after it."""
-    if len(label) <= width:
-        return label
-    if not whole_words:
-        return f"{label[:head]}{ELLIPSIS}{label[len(label) - (width - head - len(ELLIPSIS)) :]}"
-    first = label[: head + 1].rpartition(" ")[0]
-    last = label[len(label) - (width - len(first) - len(ELLIPSIS)) - 1 :].partition(" ")[2]
-    return f"{first}{ELLIPSIS}{last}"
 
 
 PAUSED = "paused"

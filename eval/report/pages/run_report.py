@@ -1,6 +1,5 @@
 """Builds the report of one run or several: the result, episodes, tasks, and statistics in full."""
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,9 +22,19 @@ from eval.report import result_tables as results
 from eval.report.comparison import headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points
 from eval.report.conclusion import Conclusion, Judged, conclude_runs
+from eval.report.figures import Chart, Line, success_curve_chart
 from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
-from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
-from eval.report.table import NO_VALUE, PAUSED, Column, Table, clock_label
+from eval.report.pages.site import (
+    chart_group,
+    link,
+    page_file,
+    page_files,
+    script,
+    swatch,
+    whisker,
+    write_files,
+)
+from eval.report.table import PAUSED, Column, Table, clock_label, differ
 
 REPORT = "report"
 """Name of the report's folder within a run's folder."""
@@ -96,7 +105,10 @@ def report_files(
     }
     labels = [run.label for run in runs]
     conclusion = conclusion or conclude_runs(labels, [run.records for run in runs])
-    found = _distributions(runs, samples)
+    distributions, quantile_table = _distributions(runs, samples)
+    curves = {(run.label, run.colour): success_curve(list(run.episodes.values())) for run in runs}
+    curve = success_curve_chart(curves)
+    summary, texts, tasks = run_tables(runs, rows)
     content = {
         "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
         "live": live,
@@ -111,27 +123,14 @@ def report_files(
         "clips": _clips(videos),
         "statistics": _sentences(labels[0], conclusion.judged),
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
-        "summary": _summary_table(runs, rows),
-        "texts": _texts_table(runs, rows),
+        "summary": summary,
+        "texts": texts if len(texts.columns) > 1 else None,
         "suites": suites,
         "differing": _differing(runs, keys),
-        "tasks": _tasks_table(runs, keys),
+        "tasks": tasks,
         "episodes": _episodes_table(runs, keys),
-        "plots": {"curves": _success_over_time(runs), "distributions": found},
-        "quantiles": Table.of_cells(
-            ["quantity", "run", "n", "p50", "p95", "p99"],
-            [
-                [
-                    each["name"],
-                    of["label"],
-                    str(of["n"]),
-                    *(f"{of[name]:.2f}" for name in ("p50", "p95", "p99")),
-                ]
-                for each in found
-                for of in each["series"]
-            ],
-            left=2,
-        ),
+        "plots": {"curve": chart_group("Success", curve), "quantity": distributions},
+        "quantiles": quantile_table,
         "variants": [{"label": run.label, "colour": run.colour} for run in runs],
     }
     yield from page_files("report.html.j2", content)
@@ -142,50 +141,35 @@ def report_files(
 _POINTS = 101  # points of a distribution: its percentiles
 
 
-def _success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
-    """The curve of every run at common times; None if no run recorded its simulated time."""
-    curves = [(run, success_curve(list(run.episodes.values()))) for run in runs]
-    times = sorted({point.seconds for _, curve in curves for point in curve})
-    if not times:
-        return None
-    series = []
-    for run, curve in ((run, curve) for run, curve in curves if curve):  # constant after its last point
-        places = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
-        fields = (("y", "percent"), ("low", "low"), ("high", "high"))
-        values = {name: [round(getattr(curve[at], field), 3) for at in places] for name, field in fields}
-        series.append({"label": run.label, "colour": run.colour, **values})
-    return {
-        "x_label": "simulated time (s)",
-        "y_label": "solved (%)",
-        "unit": "%",
-        "most": 100,
-        "x": times,
-        "series": series,
-    }
-
-
 def _distributions(
     runs: Sequence[ReportedRun], samples: Sequence[Mapping[str, Sequence[float]]]
-) -> list[dict[str, Any]]:
-    """The distribution and quantiles of every quantity, by run."""
-    names = dict.fromkeys(name for of_run in samples for name in of_run)
-    return [
-        {
-            "name": name,
-            "series": [
-                {
-                    "label": run.marked,
-                    "colour": run.colour,
-                    "n": len(of_run[name]),
-                    "x": np.quantile(of_run[name], np.linspace(0, 1, _POINTS)).round(4).tolist(),
-                    **vars(quantiles(of_run[name])),
-                }
-                for run, of_run in zip(runs, samples, strict=True)
-                if of_run.get(name)
-            ],
-        }
-        for name in names
+) -> tuple[list[dict[str, Any]], Table]:
+    """The cumulative distribution of every quantity, by run, and a table of its quantiles."""
+    charts: list[dict[str, Any]] = []
+    rows: list[tuple[str, ReportedRun, Sequence[float]]] = []
+    for name in dict.fromkeys(name for of_run in samples for name in of_run):
+        found = [(run, of_run[name]) for run, of_run in zip(runs, samples, strict=True) if of_run.get(name)]
+        rows += [(name, run, values) for run, values in found]
+        lines = []
+        for run, values in found:
+            xs = np.quantile(values, np.linspace(0, 1, _POINTS)).round(4).tolist()
+            places = enumerate([min(0.0, xs[0]), *xs], start=-1)
+            shares = [(x, max(0.0, 100 * place / (_POINTS - 1))) for place, x in places]
+            points = [(x, share, share, share) for x, share in shares]
+            lines.append(Line(label=run.marked, colour=run.colour, points=points))
+        what: Any = {"x": name, "y": "cumulative share (%)", "look": "plain", "is_percent": True}
+        charts += chart_group(name, Chart(lines=lines, **what))
+
+    def quantile(name: str) -> Column:
+        return Column(name, lambda row: getattr(quantiles(row[2]), name), form=".2f")
+
+    columns = [
+        Column("quantity", lambda row: row[0], align="left"),
+        Column("run", lambda row: row[1].marked, align="left"),
+        Column("n", lambda row: len(row[2])),
+        *map(quantile, ("p50", "p95", "p99")),
     ]
+    return charts, Table(columns=columns, groups=[rows])
 
 
 def _sample(
@@ -277,63 +261,50 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     return found
 
 
-def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> Table:
-    is_charged = any(run.identity.clock != PAUSED for run in runs)
-    columns = [
-        results.N,
-        dataclasses.replace(results.N, heading="solved", cell=lambda row: str(row.n_success)),
-        *(results.SUCCESS, results.INTERVAL, results.TIME, results.QUERIES),
-        *([results.HELD] if is_charged else []),
-        results.ERRORS,
-    ]
-    return _of_runs(runs, rows, columns)
+def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table, Table, Table]:
+    """A row per run with its results, and one with its texts; a row per task."""
+    name = Column(
+        "run", lambda run: run.marked, html=lambda run: swatch(run.marked, run.colour), align="left"
+    )
+    of_runs = list(zip(runs, rows, strict=True))
+    details = results.details(run.identity.clock for run in runs)
+    summary = results.labelled(name, [*results.MAIN, *details], of_runs)
+    texts = results.labelled(name, results.TEXTS, of_runs)
+    return summary, texts, _tasks_table(runs)
 
 
-def _texts_table(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> Table | None:
-    """How right and how late texts were; None if none could be graded."""
-    if not (tasks := results.graded_tasks(rows)):
-        return None
-    is_late = any(row.staleness_ms is not None for row in rows)
-    return _of_runs(runs, rows, [*map(results.text_column, tasks), *([results.STALENESS] if is_late else [])])
-
-
-def _of_runs(runs: Sequence[ReportedRun], rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    names = Column(heading="run", cell=lambda pair: swatch(pair[0].marked, pair[0].colour), align="left")
-    numbers = [column.of(lambda pair: pair[1]) for column in columns]
-    return Table(columns=[names, *numbers], groups=[list(zip(runs, rows, strict=True))])
-
-
-def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
+def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
     """Success per task with intervals; a row has the episodes of each run."""
 
     def rate_column(number: int, run: ReportedRun) -> Column:
-        def cell(row: Sequence[Sequence[EpisodeResult]]) -> str:
-            if (rate := rate_of(row[number])) is None:
-                return "–"
-            text = "{hits} of {of}, {low:.0f} – {high:.0f} %".format(**vars(rate))
+        def html(row: Sequence[Sequence[EpisodeResult]]) -> Any:
+            rate = rate_of(row[number])
+            assert rate is not None, "rows without a rate have a dash"
+            text = f"{rate.hits} of {rate.of}, {rate.low:.0f} – {rate.high:.0f} %"
             return whisker(rate.percent, (rate.low, rate.high), text, run.colour)
 
         return Column(
-            heading=run.marked,
-            cell=cell,
-            value=lambda row: rate.percent if (rate := rate_of(row[number])) else None,
+            run.marked,
+            lambda row: rate_of(row[number]),
+            form=lambda rate: f"{rate.hits}/{rate.of}",
+            when=lambda _: True,
+            html=html,
             css=lambda _: "",
         )
 
     def first(row: Sequence[Sequence[EpisodeResult]]) -> EpisodeResult:
         return next(episode for episodes in row for episode in episodes)
 
-    tasks = dict.fromkeys((key.suite, key.task_id) for key in keys)
+    tasks = dict.fromkeys((key.suite, key.task_id) for run in runs for key in sorted(run.episodes))
     rows = [
         [[e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == task] for run in runs]
-        for task in tasks
+        for task in sorted(tasks)
     ]
-    suite = Column(heading="suite", cell=lambda row: first(row).key.suite, align="left", choices=True)
     columns = [
-        Column(heading="instruction", cell=lambda row: first(row).instruction, align="left"),
+        Column("instruction", lambda row: first(row).instruction, align="left"),
         *(rate_column(number, run) for number, run in enumerate(runs)),
-        *([suite] if len({suite for suite, _ in tasks}) > 1 else []),
-        Column(heading="task", cell=lambda row: str(first(row).key.task_id)),
+        Column("suite", lambda row: first(row).key.suite, align="left", choices=True, when=differ),
+        Column("task", lambda row: first(row).key.task_id),
     ]
     return Table(columns=columns, groups=[rows])
 
@@ -360,44 +331,45 @@ def _differing(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> str:
 def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
     """A row per episode, with its result in each run; discordant ones first."""
 
-    def outcome(run: ReportedRun, key: EpisodeKey) -> str:
-        return run.episodes[key].outcome.value if key in run.episodes else ""
+    def played(key: EpisodeKey) -> list[EpisodeResult]:
+        return [run.episodes[key] for run in runs if key in run.episodes]
 
     def outcome_column(run: ReportedRun) -> Column:
+        def outcome(key: EpisodeKey) -> str:
+            return run.episodes[key].outcome.value if key in run.episodes else ""
+
         return Column(
-            heading=run.marked,
-            cell=lambda key: outcome(run, key).replace("_", " ") or "not played",
+            run.marked,
+            outcome,
+            form=lambda outcome: outcome.replace("_", " ") or "not played",
             align="left",
-            css=lambda key: outcome(run, key),
+            css=outcome,
             choices=True,
         )
 
     def seconds_column(run: ReportedRun) -> Column:
-        def cell(key: EpisodeKey) -> str:
-            simulated_s = run.episodes[key].simulated_s if key in run.episodes else None
-            return "" if simulated_s is None else f"{simulated_s:.2f}"
+        def seconds(key: EpisodeKey) -> float | None:
+            return run.episodes[key].simulated_s if key in run.episodes else None
 
-        return Column(heading=f"{run.marked} (s)", cell=cell)
+        return Column(run.marked, seconds, ".2f", unit="s")
 
-    def agreement(key: EpisodeKey) -> str:
-        graded = graded_only([run.episodes[key] for run in runs if key in run.episodes])
-        return "differ" if _differ(runs, key) else "agree" if len(graded) > 1 else NO_VALUE
+    def agreement(key: EpisodeKey) -> str | None:
+        return "differ" if _differ(runs, key) else "agree" if len(graded_only(played(key))) > 1 else None
 
-    suite = Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True)
-    seed = Column(heading="seed", cell=lambda key: str(key.seed))
     columns = [
         Column(
-            heading="instruction",
-            cell=lambda key: _link(next(run.episodes[key] for run in runs if key in run.episodes)),
+            "instruction",
+            lambda key: played(key)[0].language,
+            html=lambda key: _link(played(key)[0]),
             align="left",
         ),
         *map(outcome_column, runs),
         *map(seconds_column, runs),
-        *([suite] if len({key.suite for key in keys}) > 1 else []),
-        Column(heading="task", cell=lambda key: str(key.task_id)),
-        Column(heading="init", cell=lambda key: str(key.init_id)),
-        *([seed] if len({key.seed for key in keys}) > 1 else []),
-        *([Column(heading="outcomes", cell=agreement, align="left", choices=True)] if len(runs) > 1 else []),
+        Column("suite", lambda key: key.suite, align="left", choices=True, when=differ),
+        Column("task", lambda key: key.task_id),
+        Column("init", lambda key: key.init_id),
+        Column("seed", lambda key: key.seed, when=differ),
+        Column("outcomes", agreement, align="left", choices=True),
     ]
     return Table(columns=columns, groups=[sorted(keys, key=lambda key: not _differ(runs, key))])
 

@@ -3,7 +3,6 @@
 Data that a page loads later is a script that calls a function, since browsers do not fetch files from disk.
 """
 
-import dataclasses
 import functools
 import importlib.resources
 import json
@@ -18,6 +17,7 @@ from markupsafe import Markup
 
 from configs.console import visible_text
 from contracts.errors import UsageError
+from eval.report.figures import Chart
 
 _FILES = importlib.resources.files("eval.report.pages")
 _SHARED = (
@@ -125,53 +125,33 @@ def link(address: str, text: str) -> Markup:
 
 
 def whisker(percent: float, interval: Sequence[float], text: str, colour: str = "var(--accent)") -> Markup:
-    """A percentage with its interval, drawn and in words."""
+    """A percentage, by which a table is sorted, with its interval, drawn and in words."""
     low, high = interval
     return Markup(
-        '<span class="whisker" aria-hidden="true"><i style="left: {1}%; width: {2}%; background: {4}"></i>'
+        '<span class="whisker" data-value="{0}" aria-hidden="true">'
+        '<i style="left: {1}%; width: {2}%; background: {4}"></i>'
         '<b style="left: {0}%; background: {4}"></b></span><span class="rate">{3}</span>'
     ).format(percent, low, high - low, escape_control(text), colour)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ChartLine:
-    """Points in the order of x, joined by a line: x, y and the bounds of an interval of y.
-
-    `place` is that of its label among those of a figure, which draws lines apart.
-    """
-
-    label: str
-    colour: str
-    points: Sequence[tuple[float, float, float, float]]
-    place: int = 0
+def chart_group(title: str, *charts: Chart | None) -> list[dict[str, Any]]:
+    """The data of charts under a common title, without those that have no point; no group if none has."""
+    kept = [_chart_data(chart) for chart in charts if chart and any(line.points for line in chart.lines)]
+    return [{"title": title, "charts": kept}] if kept else []
 
 
-def line_chart(
-    lines: Sequence[ChartLine], *, x: str, y: str, is_percent: bool = False
-) -> dict[str, Any] | None:
-    """The data of a chart with intervals, whose y axis ends at 100 if `is_percent`; None without a point."""
-    shown = [line for line in lines if line.points]
-    if not shown:
-        return None
+def _chart_data(chart: Chart) -> dict[str, Any]:
+    shown = [line for line in chart.lines if line.points]
     highest = max(high for line in shown for *_, high in line.points)
+    names = ("y",) if chart.look == "plain" else ("y", "low", "high")
     series = []
     for line in shown:
         xs, *ys = zip(*line.points, strict=True)
         places: list[float] = []
-        for x_value in xs:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
-            far = not places or x_value > places[-1]
-            places.append(x_value if far else places[-1] + 1e-6 * (1 + abs(x_value)))
-        values = {name: list(each) for name, each in zip(("y", "low", "high"), ys, strict=True)}
+        for x in xs:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
+            far = not places or x > places[-1]
+            places.append(x if far else places[-1] + 1e-6 * (1 + abs(x)))
+        values = {name: [round(value, 4) for value in each] for name, each in zip(names, ys, strict=False)}
         series.append({"label": line.label, "colour": line.colour, "x": places, **values})
-    return {
-        "x": x,
-        "y": y,
-        "range": [-2, 102] if is_percent else [0, 1.1 * highest or 1],
-        "series": series,
-    }
-
-
-def chart_group(title: str, *charts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Charts under a common title, without empty ones; no group if all are empty."""
-    kept = [chart for chart in charts if chart is not None]
-    return [{"title": title, "charts": kept}] if kept else []
+    limits = [-2, 102] if chart.is_percent else [0, 1.1 * highest or 1]
+    return {"x": chart.x, "y": chart.y, "look": chart.look, "range": limits, "series": series}

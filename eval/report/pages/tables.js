@@ -75,7 +75,7 @@ class SortedTable {
   key(part) { return `${this.name}.${part}`; }
 
   value(cell, column) {
-    const said = cell.dataset.value ?? cell.textContent.trim();
+    const said = cell.querySelector("[data-value]")?.dataset.value ?? cell.textContent.trim();
     if (this.heads[column].dataset.kind !== "number") return said;
     const number = Number.parseFloat(said);
     return Number.isNaN(number) ? null : number;

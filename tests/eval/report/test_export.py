@@ -91,7 +91,7 @@ def test_csv_has_a_line_per_episode(run):
 
 def test_latex_is_the_leaderboards_table_of_one_run_or_several(run, tmp_path, capsys, refused):
     one = FORMATS["latex"](run)
-    assert r"1 & tiny & 33.3 \% (6.1--79.2) & 80.0 \% (37.6--96.4) & 56.7 \% & -- & 8 \\" in one
+    assert r"1 & tiny & 33.3 \% (6.1--79.2) & 80.0 \% (37.6--96.4) & 56.7 \% & 8 \\" in one
     assert "% runs: run_1" in one
     others = [RunBuilder.at(tmp_path / name, policy=name).add_all("st").path for name in ("a", "b")]
     assert call(export.app, *others, "--format", "latex", "--columns", "policy,run") == 0

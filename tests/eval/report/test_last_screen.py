@@ -115,13 +115,7 @@ def test_a_narrow_terminal_has_fewer_columns(width, tmp_path):
 def test_details_are_tasks_latency_texts_and_whole_comparisons(tmp_path):
     runs = [record(tmp_path, mode, mode=mode, texts=TEXTS) for mode in ("isolated", "unified")]
     words = " ".join(printed(*runs, verbose=True).split())
-    for word in (
-        "do task 0 9/10 9/10",
-        "held",
-        "Clock profile:",
-        "isolated: narration: 200 of",
-        "non-inferior",
-    ):
+    for word in ("do task 0 9/10 9/10", "45.0 → 45.0, 200/200", "non-inferior"):
         assert word in words
     assert words.count("unified is non-inferior to isolated in restricted mean time") == 1
     assert "do task 0" in printed(runs[0], verbose=True)

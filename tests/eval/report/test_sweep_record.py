@@ -7,7 +7,8 @@ import pytest
 from contracts.errors import UsageError
 from eval import results
 from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
-from eval.report.sweep_table import columns_of, text_columns, to_markdown
+from eval.report.sweep_table import columns_of
+from eval.report.table import Table
 from scripts import results as results_pages
 from tests.commands import ROOT
 
@@ -60,17 +61,27 @@ def record():
     }
 
 
+def cells_of(record):
+    """The last cell by heading in a terminal."""
+    table = Table(columns=columns_of(record), groups=[record["cells"]])
+    heads = [table.layout(each)[0].replace("\n", " ") for each in table.shown]
+    return dict(zip(heads, (each.cell(record["cells"][-1]) for each in table.shown), strict=True))
+
+
 def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
-    assert "| unified | 6/8 | 4.5 | 6.9 | ≥ | ≪ | 100 | 250 | 2 | 5 | 3 % | 40 |" in to_markdown(record)
+    assert list(cells_of(record).values()) == [
+        *("fixed:100,250", "unified", "6/8", "4.5", "6.9", "≥", "≪", "100", "250", "2", "5", "3 %", "40"),
+    ]
     judged = record["cells"][-1]
     for success, time, shown in (
-        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, r"| \< | \< |"),
-        ({"ci95": [-20.0, 2.0]}, {"ci95": [0.98, 1.3]}, "| ? | ? |"),
-        ({"ci95": [-7.0, 7.0], "identical": True}, {"ci95": [1.0, 1.0]}, "| = | = |"),
+        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, "<"),
+        ({"ci95": [-20.0, 2.0]}, {"ci95": [0.98, 1.3]}, "?"),
+        ({"ci95": [-7.0, 7.0], "identical": True}, {"ci95": [1.0, 1.0]}, "="),
     ):
         judged["success"] = {"verdict": "inconclusive", **success}
         judged["time"] = {"verdict": "inconclusive", **time}
-        assert shown in to_markdown(record)
+        cells = cells_of(record)
+        assert (cells["on succ."], cells["on time"]) == (shown, shown)
 
 
 def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
@@ -99,17 +110,19 @@ def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypa
 def test_a_sweep_without_latency_has_no_columns_of_latency(record):
     for cell in record["cells"]:
         cell |= {"charged_ms": None, "control_steps": None}
-    shown = [column.short for column in columns_of(record)]
-    assert {"solved", "held"} <= set(shown)
-    assert not {"act", "busy", "a", "b"} & set(shown)
+    assert {"solved", "held"} <= cells_of(record).keys()
+    assert not {"act", "busy", "a", "b"} & cells_of(record).keys()
 
 
 def test_columns_of_texts_are_shown_if_a_cell_has_texts_even_if_all_are_wrong(record):
-    assert text_columns(record) == []
+    before = cells_of(record)
     texts = {"texts_per_simulated_s": 2.0, "pc_right_on_delivery": {"narration": 0.0}}
     record["cells"][-1] |= {"staleness_ms": 400.0, **texts}
-    cells = {column.short: column.cell(record["cells"][-1]) for column in text_columns(record)}
-    assert cells == {"texts/s": "2.0", "late": "0.4", "narration": "0"}
+    assert dict(cells_of(record).items() - before.items()) == {
+        "texts/s": "2.0",
+        "late": "0.4",
+        "narration": "0",
+    }
 
 
 def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tmp_path):
@@ -126,11 +139,11 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
         for waiting in waits
         for latency in (0.0, 100.0, 200.0)
     ]
-    lines = over_latency(record).motions
-    labels = {motion: [line.label for line, _ in each] for motion, each in lines.items()}
+    lines = {motion: solved.lines for motion, (solved, _) in over_latency(record).items()}
+    labels = {motion: [line.label for line in each] for motion, each in lines.items()}
     assert labels == {"static": ["continue", "hold"], "oscillating at 3 cm/s": ["hold"]}
-    (_, (hold, _)), ((again, _),) = lines.values()
-    assert (hold.colour, hold.place) == (again.colour, again.place)
+    (_, hold), (again,) = lines.values()
+    assert hold.colour == again.colour
     assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]
 
 
@@ -139,8 +152,8 @@ def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_al
     record["cells"][-1]["control_steps"]["b"]["most"] = 11
     record["cells"].append(row("actions", 2, 10))
     record["cells"][-1]["options"]["feedback"] = "truth"  # its prompts have texts
-    (lines,) = over_interval(record).motions.values()
-    assert [(line.label, len(line.points)) for line, _ in lines] == [("a = 2", 3), ("a = 4", 1)]
+    ((solved, _),) = over_interval(record).values()
+    assert [(line.label, len(line.points)) for line in solved.lines] == [("a = 2", 3), ("a = 4", 1)]
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
 
 

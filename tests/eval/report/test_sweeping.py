@@ -18,7 +18,8 @@ from eval.merge import merge_runs
 from eval.monitors.console import SweepConsole
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.__main__ import app
-from eval.report.pages.site import ChartLine, chart_group, line_chart
+from eval.report.figures import Chart, Line
+from eval.report.pages.site import chart_group
 from eval.report.sweep import conclude, show_sweep
 from eval.report.sweep_plots import write_sweep_page
 from eval.rollout import merging
@@ -143,7 +144,7 @@ def test_a_sweep_leaves_each_cell_in_its_record_table_page_and_figures(whole, ca
     assert len(table) == CELLS
     assert max(map(len, table)) <= 80
     assert "fixed:50,200" in printed
-    assert "succ., time: verdicts on success and time to success" in " ".join(printed.split())
+    assert "≥ non-inferior, ? inconclusive, < worse" in " ".join(printed.split())
     page, cells = (whole.path / "report" / "index.html").read_text(), record["cells"]
     assert page.count('class="whisker"') == CELLS
     for row in cells:
@@ -340,11 +341,12 @@ def test_eval_report_makes_it_again(finished, capsys, refused):
 
 def test_points_at_one_place_are_all_kept():
     points = [(x, y, y - 1, y + 1) for x, y in ((1.0, 5.0), (1.0, 6.0), (2.0, 7.0))]
-    chart = line_chart([ChartLine(label="a", colour="#000", points=points)], x="x", y="y")
+    lines = [Line(label="a", colour="#000", points=points)]
+    (group,) = chart_group("some", Chart(x="x", y="y", lines=lines))
+    (chart,) = group["charts"]
     (line,) = chart["series"]
     assert line["x"] == pytest.approx([1.0, 1.0, 2.0], abs=1e-4)
     assert len(set(line["x"])) == 3
     assert (line["y"], chart["range"]) == ([5.0, 6.0, 7.0], [0, pytest.approx(8.8)])
-    empty = line_chart([ChartLine(label="a", colour="#000", points=[])], x="x", y="y")
-    assert empty is None
-    assert chart_group("nothing", empty) == []
+    empty = Chart(x="x", y="y", lines=[Line(label="a", colour="#000", points=[])])
+    assert chart_group("nothing", empty, None) == []
