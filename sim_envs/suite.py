@@ -17,7 +17,7 @@ from configs.paths import absolute
 from configs.schema import Preset, SuiteConfig, Wordings
 from contracts.env_seed import FIXED, parse_env_seed
 from contracts.episode import EpisodeKey
-from contracts.errors import UsageError, unknown
+from contracts.errors import UsageError, pluralize, unknown
 from contracts.interface import Interface
 from contracts.motion import NONE, parse_motion
 from sim_envs.scripted.policy import ScriptedPolicy
@@ -45,12 +45,18 @@ class Task:
         task_id: Index in the suite.
         name: Name in the suite.
         language: The suite's own instruction.
+        category: The kind of task, for suites that have several.
+        difficulty: Its level in the suite; None if unknown.
+        missing: What its assets lack, so that it cannot be opened; empty if nothing.
     """
 
     suite: str
     task_id: int
     name: str
     language: str
+    category: str = ""
+    difficulty: int | None = None
+    missing: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -291,6 +297,22 @@ def require_movable(
         f"motion {motion}: in {still[0].suite} task {numbers}, the object to be grasped cannot move: it is "
         "in or on another object, has to be remembered, or nothing is grasped; "
         + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
+    )
+
+
+def require_available(tasks: Sequence[Task], others: Sequence[Task]) -> None:
+    """Check that the assets lack nothing for the tasks to be run.
+
+    The UsageError names the first task, and how many there are of the suite's tasks, `others`.
+    """
+    lacking = [task for task in tasks if task.missing]
+    if not lacking:
+        return
+    (first, *more), left = lacking, sum(not task.missing for task in others)
+    also = f", and {pluralize(len(more), 'other')} of those asked for lack theirs" if more else ""
+    raise UsageError(
+        f"{first.suite} task {first.task_id}, {first.name}, needs {first.missing}{also}; "
+        f"--only-available plays the {left} of {len(others)} tasks that need nothing more"
     )
 
 

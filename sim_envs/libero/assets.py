@@ -217,7 +217,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     if source is None or source == "auto":
         if named := os.environ.get(ENVIRONMENT_VARIABLE):
             return _folder(Path(named), ENVIRONMENT_VARIABLE)
-        return _installed()
+        return installed_assets()
     if source == STANDINS:
         return AssetSet(name=STANDINS, path=unpack_standins())
     if source == "download":
@@ -273,7 +273,8 @@ def _folder(path: Path, said_by: str) -> AssetSet:
     return AssetSet(name=STANDINS, path=path) if tree.digest == _STANDINS_DIGEST else tree
 
 
-def _installed() -> AssetSet:
+def installed_assets() -> AssetSet:
+    """LIBERO's originals as installed or downloaded; a UsageError if they are not, or not whole."""
     if not _missing_parts(package_root() / "assets"):
         return _originals(package_root() / "assets", "delete it")
     if (wheels := _wheels()) is not None:

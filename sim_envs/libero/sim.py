@@ -26,7 +26,9 @@ from contracts.truth import Truth
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
+from sim_envs.libero.definitions import add_objects, problem_class
 from sim_envs.libero.experts.scene import ExpertScene
+from sim_envs.libero.perturbation import SensorNoise
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
 from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
@@ -77,12 +79,15 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
 
 def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
     """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer."""
-    libero_envs = load_libero()
+    load_libero()
     register_cover()
     import robosuite
 
     require_assets(task, assets)
-    problem = libero_envs.TASK_MAPPING[read_problem(task)["problem_name"]]
+    parsed, code = read_problem(task), task.perturbation.code
+    if code is not None:
+        add_objects(code, {*parsed["objects"], *parsed["fixtures"]} - _WORKSPACES)
+    problem, scene = problem_class(code, parsed["problem_name"])
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), _numpy_seed(0):
         return _until_placed(
@@ -95,6 +100,7 @@ def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
                 has_offscreen_renderer=False,
                 control_freq=CONTROL_HZ,
                 ignore_done=True,
+                **scene,
             )
         )
 
@@ -250,6 +256,7 @@ class LiberoSim(World):
         """
         self.task, self.assets = task, assets
         self.env = _build_env(task, self.assets)
+        task.perturbation.apply(self.env, CAMERAS["image"])
         self._model: mujoco.MjModel = self.env.sim.model._model
         # Nobody reads the gripper's force sensors, which MuJoCo would compute in every physics step.
         self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
@@ -259,9 +266,12 @@ class LiberoSim(World):
         self._env_seed = env_seed
         self._joint_samplers = tuple(self.env.object_property_initializers)
         self._stream: tuple[int, list[_StreamPosition]] = (-1, [])  # a seed, and where its resets begin
+        self._after_reset: Any = None  # state of NumPy's global generator, which LIBERO-plus draws noise from
         option = mujoco.MjvOption()
         option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
         self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
+        self._camera_size = camera_size
+        self._noise: SensorNoise | None = None
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
@@ -287,6 +297,8 @@ class LiberoSim(World):
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
+        key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
+        self._noise = self._noise_of(key)
         self._cue = find_cue(self.env, init_id)
         self._judge()
         self._arm = ArmController(self.env)
@@ -294,7 +306,6 @@ class LiberoSim(World):
         for _ in range(settle_steps):
             self._control_step(SETTLE_ACTION)
         if self._motion is not None:
-            key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
             camera = self._model.camera(CAMERAS["image"]).id
             bounds = Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)
             bodies = {name: int(self.env.obj_body_id[name]) for name in movable(self.env.parsed_problem)}
@@ -303,7 +314,9 @@ class LiberoSim(World):
             alternatives = sorted(SEQUENCES[self.task.name], key=self._distance)
             self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
         hidden = None if self._cue is None else self._cue.hidden
-        scene = functools.partial(LiberoScene, self.env, self.task.language, self.sequence, hidden=hidden)
+        scene = functools.partial(
+            LiberoScene, self.env, self.task.plain_language, self.sequence, hidden=hidden
+        )
         self._tracker = EpisodeTruth(scene, control_hz=CONTROL_HZ)
 
     @override
@@ -326,8 +339,11 @@ class LiberoSim(World):
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        picture = self._cameras.draw(camera, cull=True)
+        if self._noise is not None and CAMERAS[camera] == CAMERAS["image"]:
+            picture = self._noise.apply(picture)
         # Rotated by 180°, as in the training data of published policies.
-        return np.ascontiguousarray(self._cameras.draw(camera, cull=True)[::-1, ::-1])
+        return np.ascontiguousarray(picture[::-1, ::-1])
 
     @override
     def truth(self) -> Truth:
@@ -427,6 +443,15 @@ class LiberoSim(World):
             _until_placed(attempt)
             env.sim.forward()
             env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
+            self._after_reset = np.random.get_state()  # noqa: NPY002
+
+    def _noise_of(self, key: EpisodeKey) -> SensorNoise | None:
+        """The noise of an episode whose environment has just been reset; None if the task has none."""
+        changes = self.task.perturbation
+        if not changes.noise:
+            return None
+        stream = self._after_reset if changes.draws == "published" else None
+        return SensorNoise(changes.noise, self._camera_size, digest=key.digest(), stream=stream)
 
     def _position(self, seed: int, number: int) -> _StreamPosition:
         """Where the reset of that number begins, from 0 after seeding.
@@ -471,6 +496,8 @@ class LiberoSim(World):
                 self._cue.hold()
             if step == _EXPOSED_STEP:
                 self._expose()
+        if self._noise is not None:
+            self._noise.step()
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise PhysicsError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"

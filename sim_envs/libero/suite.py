@@ -24,13 +24,14 @@ from sim_envs.libero.tasks import (
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task, require_movable
+from sim_envs.suite import Assets, InitIds, Task, require_available, require_movable
 from sim_envs.world import World
 
 
 class LiberoSuite:
     """One of LIBERO's suites, or ours on its assets. Implements `sim_envs.suite.Suite`."""
 
+    environment_type: type[Preset] = Preset
     supports = ("motion", "env_seed")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
@@ -42,17 +43,21 @@ class LiberoSuite:
 
         A UsageError if there is no such suite or asset source, or `environment` is not empty.
         """
-        check(Preset, protocol.environment, source=f"environment of suite {protocol.name}")
-        self.protocol = protocol
+        source = f"environment of suite {protocol.name}"
+        self.environment = check(self.environment_type, protocol.environment, source=source)
+        self.protocol = protocol.model_copy(update={"environment": self.environment.model_dump()})
         self.interface = delta_eef_interface(
             "LIBERO", camera_size=protocol.camera_size, control_hz=CONTROL_HZ
         )
-        self._tasks = list_tasks(protocol.name)
         self._asset_set = find_assets(assets)
+        self._tasks = self._list_tasks()
         self.assets = Assets(name=self._asset_set.name, digest=self._asset_set.digest)
 
+    def _list_tasks(self) -> tuple[LiberoTask, ...]:
+        return list_tasks(self.protocol.name)
+
     def tasks(self) -> tuple[LiberoTask, ...]:
-        """All tasks, in LIBERO's task order 0."""
+        """All tasks, in the published order; LIBERO's is its task order 0."""
         return self._tasks
 
     def init_ids(self, task: Task) -> InitIds:
@@ -74,6 +79,7 @@ class LiberoSuite:
         from sim_envs.libero.sim import require_assets
 
         own = [self._tasks[task.task_id] for task in tasks]
+        require_available(own, self._tasks)
         for task in own:
             require_assets(task, self._asset_set)
         require_movable(own, self.protocol.motion, self._tasks, _can_move)

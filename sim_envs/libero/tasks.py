@@ -1,5 +1,6 @@
 """LIBERO's interface, its 130 tasks and ours: instructions, problem files and stored initial states."""
 
+import dataclasses
 import functools
 import io
 import pickle
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from configs.paths import read_npz, regular
 from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_file, hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.assets import package_root
+from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, SEQUENCES, STILL_STEPS, TRUE_STEPS
 from sim_envs.suite import InitIds, Task
 
@@ -54,6 +57,7 @@ def definition(suite: str) -> str | None:
 FIRST_SAMPLED = 1000  # initial states from this id on are sampled by LIBERO's placement
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LiberoTask(Task):
     """One of LIBERO's tasks, in task order 0, which is used for evaluation, or one of ours.
 
@@ -61,11 +65,25 @@ class LiberoTask(Task):
     problem file has another wording, on which published policies were not trained.
     """
 
+    perturbation: Perturbation = dataclasses.field(default_factory=Perturbation)
+
     @property
     def bddl_file(self) -> Path:
         """The BDDL problem: scene, objects, regions, goal."""
         own = self.suite in _MEMORY_TASKS
         return (_MEMORY_FILES if own else package_root() / "bddl_files" / self.suite) / f"{self.name}.bddl"
+
+    @property
+    def states_file(self) -> Path:
+        """The stored initial states."""
+        if self.suite in _MEMORY_TASKS:
+            return _MEMORY_FILES / f"{self.name}.npy"
+        return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
+
+    @property
+    def plain_language(self) -> str:
+        """The instruction in LIBERO's own words, which truth is told in."""
+        return self.language
 
 
 @functools.cache
@@ -82,10 +100,17 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     file = package_root() / "benchmark" / "libero_suite_task_map.py"
     tasks = []
     for task_id, name in enumerate(runpy.run_path(str(file))["libero_task_map"][suite]):
-        # Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
-        language = re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
+        language = instruction_of(name)
         tasks.append(LiberoTask(suite=suite, task_id=task_id, name=name, language=language))
     return tuple(tasks)
+
+
+def instruction_of(name: str) -> str:
+    """The instruction that LIBERO's benchmark derives from a task's name.
+
+    Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
+    """
+    return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
 
 
 def get_task(suite: str, task_id: int) -> LiberoTask:
@@ -99,11 +124,14 @@ def get_task(suite: str, task_id: int) -> LiberoTask:
 @functools.lru_cache(maxsize=16)
 def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
     """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
-    if task.suite in _MEMORY_TASKS:
-        states = np.load(_MEMORY_FILES / f"{task.name}.npy").astype(np.float64)
+    file = task.states_file
+    if file.suffix == ".npz":
+        states = read_npz(file).get("states", np.empty(0))
     else:
-        file = package_root() / "init_files" / task.suite / f"{task.name}.pruned_init"
-        states = _read_torch_array(file).astype(np.float64)
+        states = np.load(file) if file.suffix == ".npy" else _read_torch_array(file)
+    states = np.atleast_2d(states.astype(np.float64))
+    if states.size == 0 or states.ndim != 2:
+        raise UsageError(f"{file} does not hold one table of initial states: install it again")
     states.flags.writeable = False
     return states
 
@@ -117,11 +145,16 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
 
 def _read_torch_array(file: Path) -> np.ndarray:
     """Read a NumPy array that torch pickled into a zip, without torch and without executing the pickle."""
-    with zipfile.ZipFile(file) as archive:
-        member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-        array = _ArrayUnpickler(io.BytesIO(archive.read(member))).load()
-    if not isinstance(array, np.ndarray) or array.ndim != 2:
-        raise UsageError(f"{file} does not hold one table of initial states: reinstall hf-libero==0.1.4")
+    try:
+        with zipfile.ZipFile(regular(file)) as archive:
+            member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            array = _ArrayUnpickler(io.BytesIO(archive.read(member))).load()
+    except OSError as error:
+        raise UsageError(f"cannot read {str(file)!r}: {error.strerror}") from None
+    except (zipfile.BadZipFile, StopIteration, EOFError) as error:
+        raise UsageError(f"{file} holds no initial states ({error}): install it again") from None
+    if not isinstance(array, np.ndarray):
+        raise UsageError(f"{file} does not hold one table of initial states: install it again")
     return array
 
 

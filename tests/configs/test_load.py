@@ -22,18 +22,24 @@ def test_every_shipped_preset_fits_its_schema_and_is_named_like_its_file():
 
 
 def test_suites_of_libero_have_the_published_protocol():
+    """Perturbed ones have that of the suite they perturb; LIBERO-plus plays each task once."""
     suites = [load(SuiteConfig, name) for name in names(SuiteConfig) if name.startswith("libero_")]
+    limits = {"spatial": 220, "object": 280, "goal": 300, "10": 520}
     assert {suite.name: suite.max_steps for suite in suites} == {
-        "libero_spatial": 220,
-        "libero_object": 280,
-        "libero_goal": 300,
-        "libero_10": 520,
+        **{f"libero_{name}": steps for name, steps in limits.items()},
+        **{f"libero_plus_{name}": steps for name, steps in limits.items()},
+        **{
+            f"libero_pro_{name}_{dimension}": steps
+            for name, steps in limits.items()
+            for dimension in ("lan", "swap", "object", "task")
+        },
         "libero_90": 400,
         "libero_memory": 1000,
         "libero_memory_short": 500,
     }
     for suite in suites:
-        assert (suite.settle_steps, suite.trials_per_task, suite.control_hz) == (10, 50, 20)
+        trials = 1 if "_plus_" in suite.name else 50
+        assert (suite.settle_steps, suite.trials_per_task, suite.control_hz) == (10, trials, 20)
         assert (suite.camera_size, suite.replan_steps) == (256, 5)
 
 

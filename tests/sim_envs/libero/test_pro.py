@@ -1,0 +1,100 @@
+"""LIBERO-PRO: its tasks, what the policy is told, its own objects, and goals that are mended."""
+
+import numpy as np
+import pytest
+
+from configs.load import load
+from configs.schema import SuiteConfig
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError
+from sim_envs.blas import pin_kernels
+from sim_envs.libero import parity
+from sim_envs.libero.copies import mended
+from sim_envs.libero.pro.suite import DIMENSIONS, LIBERO_PRO, LiberoProSuite
+from sim_envs.libero.sim import LiberoSim, read_problem
+from sim_envs.libero.tasks import get_task, init_states, list_tasks
+from sim_envs.suite import open_suite
+
+SUITES = [
+    f"libero_pro_{name}_{dimension}"
+    for name in ("spatial", "object", "goal", "10")
+    for dimension in DIMENSIONS
+]
+
+
+@pytest.mark.usefixtures("pro_copy")
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_task_is_told_as_its_problem_says_and_has_fifty_states(suite):
+    opened, vanilla = open_suite(suite, assets="auto"), suite.replace("pro_", "").rpartition("_")[0]
+    listed = opened.tasks()
+    assert [task.name for task in listed] == [task.name for task in list_tasks(vanilla)]
+    for task in listed:
+        key = EpisodeKey(suite=suite, task_id=task.task_id, init_id=0, seed=7)
+        said = " ".join(read_problem(task)["language_instruction"])
+        assert opened.instruction(key, "benchmark") == said
+        assert len({state.tobytes() for state in init_states(task)}) == 50
+        assert not task.missing
+    if suite.endswith(("_lan", "_task")):
+        own = [" ".join(read_problem(task)["language_instruction"]) for task in list_tasks(vanilla)]
+        changed = sum(task.language != words for task, words in zip(listed, own, strict=True))
+        assert changed == 10, "the perturbed instruction, not that of the file's name"
+
+
+@pytest.mark.usefixtures("pro_copy")
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite.endswith("_object")])
+def test_tasks_with_objects_of_its_own_open_with_the_installed_assets(suite):
+    opened = open_suite(suite, assets="auto")
+    for task in opened.tasks():
+        with opened.open(task) as sim:
+            sim.reset(init_id=0, seed=7, settle_steps=0)
+            np.testing.assert_array_equal(sim.flat_state(), init_states(task)[0])
+
+
+@pytest.mark.usefixtures("pro_copy")
+def test_its_own_objects_are_missing_elsewhere():
+    listed = open_suite("libero_pro_object_object", assets="standins").tasks()
+    assert all("red_basket" in task.missing for task in listed)
+
+
+def test_without_a_copy_the_remedy_is_named(monkeypatch, tmp_path):
+    monkeypatch.delenv(LIBERO_PRO.variable, raising=False)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    with pytest.raises(
+        UsageError, match=r"not installed: run `oxygen-eval setup libero-pro`, or .*--libero-pro PATH"
+    ):
+        open_suite(SUITES[0], assets="standins")
+
+
+def test_perturbed_environments_were_never_released():
+    protocol = load(SuiteConfig, SUITES[0]).model_copy(update={"name": "libero_pro_goal_env"})
+    with pytest.raises(
+        UsageError, match=r"goal_env: .*never released; give a suite that ends in _lan, _swap"
+    ):
+        LiberoProSuite(protocol)
+
+
+@pytest.mark.parametrize("body", ["(And {})", "And {})", "{})"])
+def test_a_goal_with_a_parenthesis_too_many_is_mended(tmp_path, monkeypatch, standins, body):
+    task = get_task("libero_spatial", 0)
+    text, goal = task.bddl_file.read_text(), "(On akita_black_bowl_1 plate_1)"
+    assert text.count(f"(And {goal})") == 1
+    file = tmp_path / "own.bddl"
+    file.write_text(text.replace(f"(And {goal})", body.format(goal)))
+    copy = mended(file)
+    assert (copy is None) == body.startswith("(And")
+    monkeypatch.setattr(type(task), "bddl_file", copy or file)
+    assert read_problem(task)["goal_state"] == [["on", "akita_black_bowl_1", "plate_1"]]
+    with LiberoSim(task, assets=standins, camera_size=64) as sim:
+        sim.reset(init_id=0, seed=7, settle_steps=0)
+        assert sim.progress() == 0.0
+
+
+@pytest.mark.usefixtures("pro_copy")
+@pytest.mark.slow
+def test_recorded_episodes_of_the_published_code_are_equal(golden, reference_assets, capsys):
+    if not pin_kernels():
+        pytest.skip("this CPU cannot run the kernels that the reference was made with (AVX-512)")
+    assert parity.main([str(golden / "libero_pro.npz"), "--assets", str(reference_assets)]) == 0, (
+        capsys.readouterr()
+    )
