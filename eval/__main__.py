@@ -33,7 +33,7 @@ _COMMANDS = {
     "pipeline": ("eval.pipeline", "Collect and train in stages (extra train)."),
     "bundle": ("eval.bundle.__main__", "Copy a checkpoint into the package, with a card."),
     "preflight": ("eval.preflight", "Check whether this machine is ready."),
-    "setup": ("eval.setup", "Install LIBERO."),
+    "setup": ("eval.setup", "Install LIBERO, LIBERO-plus or LIBERO-PRO."),
 }
 """Name to module, imported only when its command runs, and help."""
 _MAINTENANCE = ("results", "pipeline", "bundle")

@@ -1,10 +1,11 @@
-"""`oxygen-eval setup libero` installs by hash, checks what it installed, and replaces what is damaged."""
+"""`oxygen-eval setup` installs by hash, checks what it installed, and replaces what is damaged."""
 
 import subprocess
 
 import pytest
 
 from eval import setup
+from sim_envs.libero.pro.suite import LIBERO_PRO
 
 CHECK = "sim_envs.libero.assets"
 
@@ -39,3 +40,23 @@ def test_what_cannot_be_installed_ends_the_setup(monkeypatch, command):
 
     monkeypatch.setattr(setup.subprocess, "run", failed)
     assert command(setup.app, "libero")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "where"), [("libero-plus", []), ("libero-pro", [str(LIBERO_PRO.unpacked())])]
+)
+def test_perturbed_liberos_are_installed_by_hash_where_they_do_not_replace_libero(
+    what, where, monkeypatch, command
+):
+    called = []
+
+    def run(arguments, *, check):
+        called.append(arguments)
+        return subprocess.CompletedProcess(arguments, 0)
+
+    monkeypatch.setattr(setup.subprocess, "run", run)
+    assert command(setup.app, what) == (0, "", "")
+    installed, checked = called
+    assert installed[-4:-1] == ["--no-deps", "--require-hashes", "--requirement"]
+    assert [installed[place + 1] for place, word in enumerate(installed) if word == "--target"] == where
+    assert checked[-1] == f"sim_envs.libero.{what.removeprefix('libero-')}"
