@@ -27,6 +27,7 @@ from eval.records.run_folders import new_run
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import batch_size_for, choose_executor
+from eval.rollout.prepare import prepare
 
 NUM_ENVS, EPISODES, STEPS, TURNS = (1, 2, 4), 24, 100, 2
 """Numbers of worlds; episodes of a measurement, a multiple of them; their steps; measurements of each."""
@@ -96,7 +97,8 @@ def episodes_per_hour(player: str, assets: str) -> float:
     address = "local" if executor == "ray" else None
     playing = choose_executor(ExecutionConfig(num_envs=worlds, executor=executor, ray_address=address))
     with tempfile.TemporaryDirectory() as folder:
-        run_evaluation(new_run(Path(folder), config), monitor=Stopwatch, executor=playing)
+        runs = [new_run(Path(folder), config)]
+        run_evaluation(prepare(runs, executor=playing), monitor=Stopwatch)
     (began, _), after = ended[worlds - 1], ended[worlds:]
     steps_per_s = sum(taken for _, taken in after) / (after[-1][0] - began)
     return 3600 * steps_per_s / statistics.mean(taken for _, taken in ended)

@@ -2,21 +2,30 @@
 
 import dataclasses
 import itertools
-import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
-from configs.cli import Names, NamesOrNone, Numbers, Several
+from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, Several
 from configs.errors import check
-from contracts.env_seed import FIXED, parse_env_seed
+from contracts.clock import MEASURED, PAUSED, Clock, parse_clock
+from contracts.env_seed import BY_RUN, EnvSeed, parse_env_seed
 from contracts.errors import UsageError, unknown
-from contracts.motion import NONE, parse_motion
-from contracts.prompt import SOURCES, PromptField, prompt_fields, truth_age_s
+from contracts.motion import Drift, ObjectMotion, Shuttle, Static, parse_motion
+from contracts.prompt import PromptField, prompt_fields
+from contracts.text_source import TextSource, parse_text_source
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -41,17 +50,6 @@ _AS_GIVEN = (
     BeforeValidator(lambda value: value if isinstance(value, list | tuple | None) else (value,)),
 )
 """Values that may have a comma, such as `fixed:50,90`."""
-
-
-def _whole_or_asap(value: Any) -> Any:
-    steps = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else value
-    if steps == "asap" or (type(steps) is int and 0 < steps <= 1_000_000):
-        return steps
-    raise ValueError(f"`replan_steps` is {value!r}: give a whole number from 1 to 1000000, or asap")
-
-
-ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
-"""Minimum control steps between two queries; `asap`: as soon as the policy is free."""
 
 
 def _as_usual(text: str) -> str:
@@ -90,26 +88,26 @@ Timeout = Annotated[float, Field(gt=0, le=1_000_000)]  # seconds
 SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]  # control steps before the first query
 
 
-MotionText = Annotated[str, BeforeValidator(lambda value: str(parse_motion(str(value)) or NONE))]
-"""A motion in canonical spelling."""
+def _spelled(parse: Callable[[str], Any]) -> tuple[Parameter, BeforeValidator, PlainSerializer]:
+    """A value that options, YAML and records spell; `str` writes what `parse` reads."""
 
-EnvSeedText = Annotated[str, BeforeValidator(lambda value: str(parse_env_seed(str(value))))]
-"""The seeding of an environment in canonical spelling."""
+    def read(value: Any) -> Any:
+        return parse(str(value)) if isinstance(value, str | int | float) else value
 
-
-def _source_of_texts(value: Any) -> Any:
-    if value in (None, "own", "none", "truth-delayed") or str(value).startswith("frozen:"):
-        return value
-    try:
-        if (age_s := truth_age_s(str(value))) is not None:
-            return f"truth:{age_s:g}" if age_s else "truth"
-    except ValueError as error:
-        raise ValueError(f"{value!r}: give an age in seconds, such as truth:0.5 ({error})") from None
-    raise ValueError(str(unknown("source of feedback", str(value), SOURCES)))
+    return Parameter(accepts_keys=False, n_tokens=1), BeforeValidator(read), PlainSerializer(str)
 
 
-Source = Annotated[str | None, BeforeValidator(_source_of_texts)]
-"""The origin of the texts in a prompt; None for the policy's own, if it reads any."""
+def _parse_clock(text: str) -> Clock:
+    from configs.load import names  # imports this module
+    from configs.profile import ProfileConfig
+
+    return parse_clock(text, profiles=names(ProfileConfig))
+
+
+ClockOption = Annotated[Clock, *_spelled(_parse_clock)]
+MotionOption = Annotated[ObjectMotion, *_spelled(parse_motion)]
+EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
+TextSourceOption = Annotated[TextSource, *_spelled(parse_text_source)]
 
 _FIELD = "{'field': 'memory', 'format': 'Memory: {text}'}"
 
@@ -183,11 +181,16 @@ class SuiteConfig(Preset):
     camera_size: Pixels
     replan_steps: Count
     variation: float | None = Field(default=None, ge=0, le=1)
-    motion: MotionText | None = None
-    env_seed: EnvSeedText = FIXED
+    motion: MotionOption | None = None
+    env_seed: EnvSeedOption = BY_RUN
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
     folder: Path | None = Field(default=None, exclude=True)
+
+    @property
+    def moving(self) -> Shuttle | Drift | None:
+        """The motion; None if nothing moves."""
+        return None if isinstance(self.motion, Static) else self.motion
 
 
 class AdapterConfig(Preset):
@@ -293,7 +296,7 @@ class PlayedConfig(Preset):
     num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
     max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
-    env_seed: Annotated[EnvSeedText | None, PROTOCOL] = None
+    env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = None
 
 
 class EpisodesConfig(PlayedConfig):
@@ -357,8 +360,8 @@ class ScheduledConfig(EpisodesConfig):
         overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones were
             executed: skip does only that; blend also averages it with the rest of the old chunk; rtc guides
             denoising towards that (real-time chunking).
-        replan_steps: Control steps between two queries, or asap: as soon as the policy is free. Default: the
-            suite's.
+        replan_steps: Minimum control steps between two queries; 1 is as soon as the policy is free. Default:
+            the suite's.
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
         feedback: Texts in the prompt of a policy that reads its own: own, none, truth (of the simulator, at
@@ -368,12 +371,12 @@ class ScheduledConfig(EpisodesConfig):
 
     text_every: Annotated[Count | None, SERVING] = None
     tokens_per_frame: Annotated[Tokens, SERVING] = 5
-    clock: Annotated[str, PROTOCOL] = "paused"
+    clock: Annotated[ClockOption, PROTOCOL] = PAUSED
     while_waiting: Annotated[WhileWaiting, PROTOCOL] = "continue"
     overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
-    replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
-    motion: Annotated[MotionText | None, PROTOCOL] = None
-    feedback: Annotated[Source, PROTOCOL] = None
+    replan_steps: Annotated[Count | None, PROTOCOL] = None
+    motion: Annotated[MotionOption | None, PROTOCOL] = None
+    feedback: Annotated[TextSourceOption | None, PROTOCOL] = None
 
 
 class RunConfig(ScheduledConfig):
@@ -390,10 +393,9 @@ class RunConfig(ScheduledConfig):
         needs_clock = {
             "while_waiting": self.while_waiting == "hold",
             "overlap": self.overlap != "skip",
-            "replan_steps": self.replan_steps == "asap",
         }
         for name, needed in needs_clock.items():
-            if needed and self.clock == "paused":
+            if needed and self.clock == PAUSED:
                 value = getattr(self, name)
                 raise ValueError(f"`{name}` is {value}, but no time passes on clock paused; choose a clock")
         if self.while_waiting == "hold" and self.overlap != "skip":
@@ -406,7 +408,7 @@ class RunConfig(ScheduledConfig):
                 f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which has no deadline; "
                 "use it with mode unified"
             )
-        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
+        if self.deadline_ms is not None and self.clock not in (PAUSED, MEASURED):
             raise ValueError(
                 f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but it applies to measured "
                 "times; use `tokens_per_frame`, or clock measured"
@@ -496,18 +498,18 @@ class GridConfig(Preset):
             Default: each task's own rate.
         tokens_per_frame: In modes unified and interleaved, tokens decoded per query for each running text.
             Default: 5.
-        replan_steps: Control steps between two queries, or asap. Default: the suite's.
+        replan_steps: Minimum control steps between two queries. Default: the suite's.
         while_waiting: What the robot does until new actions are available. Default: continue.
         overlap: How a new chunk replaces the previous one. Default: skip.
     """
 
-    clock: Annotated[tuple[str, ...] | None, _AXIS, *_AS_GIVEN] = None
-    motion: Annotated[tuple[MotionText, ...] | None, _AXIS, *_AS_GIVEN] = None
-    feedback: Annotated[tuple[Source, ...] | None, _AXIS, *_AS_GIVEN] = None
+    clock: Annotated[tuple[ClockOption, ...] | None, _AXIS, *_AS_GIVEN] = None
+    motion: Annotated[tuple[MotionOption, ...] | None, _AXIS, *_AS_GIVEN] = None
+    feedback: Annotated[tuple[TextSourceOption, ...] | None, _AXIS, *_AS_GIVEN] = None
     mode: Annotated[Several[Mode] | None, _AXIS] = None
     text_every: Annotated[Numbers | None, _AXIS] = None
     tokens_per_frame: Annotated[Numbers | None, _AXIS] = None
-    replan_steps: Annotated[Several[ReplanSteps] | None, _AXIS] = None
+    replan_steps: Annotated[NumbersOf[Count] | None, _AXIS] = None
     while_waiting: Annotated[Several[WhileWaiting] | None, _AXIS] = None
     overlap: Annotated[Several[OverlapRule] | None, _AXIS] = None
 

@@ -12,21 +12,21 @@ from configs.schema import (
     PROTOCOL,
     WHAT,
     Count,
-    EnvSeedText,
+    EnvSeedOption,
     ImageStorage,
     Mode,
-    MotionText,
+    MotionOption,
     Name,
     Pixels,
     PlayedConfig,
     Preset,
     Robots,
     Seed,
-    Source,
+    TextSourceOption,
     Whole,
     Wordings,
 )
-from contracts.env_seed import FIXED
+from contracts.env_seed import BY_RUN
 
 WHAT_TO_TRAIN = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
@@ -66,9 +66,9 @@ class CollectConfig(PlayedConfig):
     expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
     learner: Annotated[str | None, WHAT] = None
     replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
-    motion: Annotated[MotionText | None, PROTOCOL] = None
-    env_seed: Annotated[EnvSeedText | None, PROTOCOL] = FIXED
-    feedback: Annotated[Source, PROTOCOL] = None
+    motion: Annotated[MotionOption | None, PROTOCOL] = None
+    env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = BY_RUN
+    feedback: Annotated[TextSourceOption | None, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
     image_size: Annotated[Pixels | None, OUTPUT] = None
     images: Annotated[ImageStorage, OUTPUT] = "png"
@@ -191,7 +191,7 @@ class TrainConfig(Preset):
     eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
-    eval_feedback: Annotated[Source, ROLLOUTS] = None
+    eval_feedback: Annotated[TextSourceOption | None, ROLLOUTS] = None
     eval_num_envs: Annotated[Robots, ROLLOUTS] = 1
     save_every: Annotated[Steps, OUTPUT] = 2000
     log_every: Annotated[Steps, OUTPUT] = 50

@@ -5,10 +5,17 @@ import re
 
 from contracts.errors import UsageError, unknown
 
-NONE = "none"
-_FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
+_FORMS = ("none", "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
 _BOUNDS = (("speed", 0.1, 30.0, "cm/s"), ("period", 1.0, 60.0, "s"))  # least and greatest value, and unit
 _PERIOD = 4.0  # default period, s
+
+
+@dataclasses.dataclass(frozen=True)
+class Static:
+    """Nothing moves."""
+
+    def __str__(self) -> str:
+        return "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,13 +39,16 @@ class Drift:
         return f"drift:{100 * self.speed:.6g}"
 
 
-def parse_motion(text: str) -> Shuttle | Drift | None:
-    """Parse `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`, in cm/s and s; None if nothing moves.
+ObjectMotion = Static | Shuttle | Drift
+
+
+def parse_motion(text: str) -> ObjectMotion:
+    """Parse `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`, in cm/s and s.
 
     Another spelling, or a number out of bounds, is a UsageError.
     """
-    if text == NONE:
-        return None
+    if text == "none":
+        return Static()
     form = re.fullmatch(r"(?:shuttle:([^,]+)(?:,([^,]+))?|drift:([^,]+))", text)
     try:
         numbers = [float(number) for number in form.groups() if number is not None] if form else []
@@ -53,10 +63,10 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
     return Drift(speed=speed) if text.startswith("drift") else Shuttle(speed=speed, period=period)
 
 
-def format_motion(text: str) -> str:
-    """A motion in words; raises as `parse_motion`."""
-    match parse_motion(text):
-        case None:
+def format_motion(motion: ObjectMotion) -> str:
+    """A motion in words."""
+    match motion:
+        case Static():
             return "static"
         case Shuttle(speed=speed, period=period):
             often = "" if period == _PERIOD else f", period {period:g} s"

@@ -11,12 +11,6 @@ from typing import Literal
 
 from contracts.errors import UsageError, unknown
 
-SOURCES = ("own", "none", "truth", "truth:SECONDS", "truth-delayed", "frozen:TEXT")
-"""Origins of the texts in the prompt, the values of `--feedback`."""
-
-MAX_AGE_S = 60.0
-"""Largest age of `truth:SECONDS`."""
-
 FIELDS = ("memory", "subtask")
 """Fields of a prompt that may hold a text, also the keys of observations."""
 
@@ -26,21 +20,6 @@ INSTRUCTION = "instruction"
 _TEXT, _GOAL = "{text}", "{instruction}"
 _JOINERS = "\u200c\u200d"
 """Invisible characters inside words of Persian or Hindi, and inside emoji."""
-
-
-def truth_age_s(source: str | None) -> float | None:
-    """Age (s) of the simulator's truth in the prompt; None for sources but `truth` and `truth:SECONDS`.
-
-    Raises:
-        ValueError: It is no number, or not between 0 and `MAX_AGE_S`.
-    """
-    kind, colon, seconds = (source or "").partition(":")
-    if kind != "truth":
-        return None
-    age_s = float(seconds) if colon else 0.0
-    if not 0.0 <= age_s <= MAX_AGE_S:
-        raise ValueError(f"an age of {age_s:g} s is not between 0 and {MAX_AGE_S:g}")
-    return age_s
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,31 +39,53 @@ class FedText:
     cut: int = 0  # characters that were cut from its end
 
 
-_NO_ACTIONS = np.empty((0, 0))
-_NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
-
-
-@dataclasses.dataclass(kw_only=True)
-class QueryRecord:
-    """One policy call and the control steps until the next one. A rollout fills it in until it yields it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuerySchedule:
+    """The control steps of a query. On clock `paused` its actions are available, and it is free, at once."""
 
     index: int = 0  # number of the query in the episode
-    # The chunk of actions [horizon, action]; NaN where the log has null.
-    actions: NDArray[np.float64] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
-    # The policy's stages, and the world's: `observe` (render) and `advance` (physics).
-    timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
     step: int = 0  # control step at which it was issued, and the observation taken
     steps: int = 0  # control steps until the next query
-    # Simulated latency; None on clock `paused`, whose logs lack the fields up to `action_prefix`.
-    latency: Latency | None = None
     actions_step: int = 0  # control step from which its actions could be executed
     free_step: int = 0  # control step from which the next query could be issued
     continued: int = 0  # steps that executed the previous chunk until the actions were available
     held: int = 0  # steps in which the robot held still
     skipped: int = 0  # leading actions of the chunk that were skipped
-    # Actions executed until the next query, in order.
-    spans: list[ActionSpan] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryExecution:
+    """What happened in the control steps of a query."""
+
+    spans: Sequence[ActionSpan] = ()  # actions executed until the next query, in order
     blended: int = 0  # actions of the chunk that were averaged with the previous chunk
+    # Control step to ground truth: at the query, at deliveries, and in a running episode with a clock at
+    # every step until the next query. None if the world provides none.
+    truths: Mapping[int, Truth | None] = dataclasses.field(default_factory=dict)
+    truth_error: str | None = None  # why one of them is None, if the world failed to provide it
+    # The following fields are not logged.
+    executed: Sequence[NDArray[np.float64]] = ()  # the action of each control step
+    # Its position (m) before the first of them and after each; empty if not known.
+    end_effector: Sequence[NDArray[np.float64]] = ()
+    pictures: Sequence[Snapshot] = ()  # images between queries, for the video
+    success: bool = False  # whether the task was solved afterwards
+    failed: bool = False  # whether it could no longer be solved afterwards
+
+
+_NO_ACTIONS = np.empty((0, 0))
+_NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryRecord(QuerySchedule, QueryExecution):
+    """One policy call and the control steps until the next one."""
+
+    # The chunk of actions [horizon, action]; NaN where the log has null.
+    actions: NDArray[np.float64] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
+    # The policy's stages, and the world's: `observe` (render) and `advance` (physics).
+    timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # Simulated latency; None on clock `paused`, whose logs lack schedule, execution and `action_prefix`.
+    latency: Latency | None = None
     # Actions towards which denoising was guided; None if it was not.
     action_prefix: ActionPrefix | None = None
     prompt: str | None = None  # the prompt, if texts were fed back into it; else None
@@ -74,20 +96,9 @@ class QueryRecord:
     requested: Sequence[TextRequest] = ()  # texts requested in it
     delivered: Sequence[Text] = ()  # texts finished in it and delivered before the episode ended
     dropped: Sequence[TextRequest] = ()  # requests dropped in it for lack of a slot
-    # Control step to ground truth: at the query, at deliveries, and in a running episode with a clock at
-    # every step until the next query. None if the world provides none.
-    truths: dict[int, Truth | None] = dataclasses.field(default_factory=dict)
-    truth_error: str | None = None  # why one of them is None, if the world failed to provide it
-    # Texts finished too late to be delivered. This and the following fields are not logged.
-    cancelled: int = 0
-    executed: list[np.ndarray] = dataclasses.field(default_factory=list)  # the action of each control step
-    # Its position (m) before the first of them and after each; empty if not known.
-    end_effector: list[np.ndarray] = dataclasses.field(default_factory=list)
+    # The following fields are not logged.
+    cancelled: int = 0  # texts finished too late to be delivered
     observation: Observation = _NO_OBSERVATION  # the policy's input
-    # Images between queries, for the video.
-    pictures: list[Snapshot] = dataclasses.field(default_factory=list)
-    success: bool = False  # whether the task was solved afterwards
-    failed: bool = False  # whether it could no longer be solved afterwards
     progress: float = 0.0  # fraction of the task's criteria met afterwards
 
     @property

@@ -44,7 +44,7 @@ def preflight(
     from configs.load import overlay
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
     from eval.records.json_files import write_json
-    from eval.rollout.preflight import all_checks, demo_preset
+    from eval.rollout.readiness import all_checks, demo_preset
     from sim_envs.preflight import Status
 
     if json is not None:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,9 +38,8 @@ class Demo:
     episodes: int  # their number in one mode
     minutes: float  # what they take in one mode, on two cores without a GPU
 
-    def announce(self, options: VariantsConfig) -> str:
+    def announce(self, modes: Sequence[str]) -> str:
         """What will run, and for how long."""
-        modes = [variant.mode for variant in options.variants()]
         episodes = pluralize(self.episodes * len(modes), "episode")
         minutes = pluralize(math.ceil(self.minutes * len(modes)), "minute")
         meanings = "".join(f"{mode} {_MEANS[mode]}.\n" for mode in modes if mode in _MEANS)
@@ -124,28 +123,25 @@ def build_app(
             preset = demo.preset
         from eval.monitors.console import EvaluationConsole  # slow: JAX; --help needs none
         from eval.monitors.loggers import with_log
-        from eval.policies.unused_options import refuse_unused_options
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.executor import batch_size_for, choose_executor
+        from eval.rollout.prepare import prepare
 
-        how: Any = {
-            "monitor": with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log),
-            "max_errors": execution.max_errors,
-            "executor": choose_executor(execution),
-            "query_timeout_s": execution.query_timeout,
-        }
+        monitor = with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log)
+        how: Any = {"executor": choose_executor(execution), "query_timeout_s": execution.query_timeout}
         asked = overlay(VariantsConfig, preset, flags)
         if resume:
-            return exit_code(run_evaluation(*find_unfinished(output_dir, asked), **how))
-        merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
-        variants = check(VariantsConfig, merged, source="the command line").variants()
-        refuse_unused_options(flags, variants)
+            evaluation = prepare(find_unfinished(output_dir, asked), **how)
+        else:
+            merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
+            variants = check(VariantsConfig, merged, source="the command line").variants()
+            runs = [new_run(output_dir, each) for each in variants]
+            mode_is_default = merged.keys().isdisjoint({"mode", "against"})
+            evaluation = prepare(runs, given=flags, mode_is_default=mode_is_default, **how)
         if is_demo:
-            sys.stdout.write(demo.announce(check(VariantsConfig, asked, source="the command line")))
+            sys.stdout.write(demo.announce([variant.mode for variant in evaluation.configs]))
             sys.stdout.flush()
-        runs = [new_run(output_dir, each) for each in variants]
-        default_mode = merged.keys().isdisjoint({"mode", "against"})
-        return exit_code(run_evaluation(*runs, **how, default_mode=default_mode))
+        return exit_code(run_evaluation(evaluation, monitor=monitor, max_errors=execution.max_errors))
 
     return app
 

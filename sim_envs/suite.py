@@ -15,11 +15,11 @@ from configs.installed import imported_version
 from configs.load import load, names
 from configs.paths import absolute
 from configs.schema import Preset, SuiteConfig, Wordings
-from contracts.env_seed import FIXED, parse_env_seed
+from contracts.env_seed import BY_RUN
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, pluralize, unknown
 from contracts.interface import Interface
-from contracts.motion import NONE, parse_motion
+from contracts.motion import Drift, Shuttle, Static
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import World
 
@@ -254,11 +254,10 @@ def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **ov
     protocol, factory = find_suite(name)
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
     if seed is not None:
-        env_seed = str(parse_env_seed(config.env_seed).resolved(seed))
-        config = config.model_copy(update={"env_seed": env_seed})
+        config = config.model_copy(update={"env_seed": config.env_seed.resolved(seed)})
     for field, complaint in _OPTIONAL.items():
         value = getattr(config, field)
-        if value not in (None, NONE, FIXED) and field not in getattr(factory, "supports", ()):
+        if value not in (None, Static(), BY_RUN) and field not in getattr(factory, "supports", ()):
             in_file, option = f"leave `{field}` out of {name}", f"leave out {format_option(field, True)}"
             given = f"{field.replace('_', ' ')} {value}"
             raise UsageError(
@@ -280,13 +279,16 @@ def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **ov
 
 
 def require_movable(
-    tasks: Iterable[TaskT], motion: str | None, others: Sequence[TaskT], can_move: Callable[[TaskT], bool]
+    tasks: Iterable[TaskT],
+    motion: Shuttle | Drift | None,
+    others: Sequence[TaskT],
+    can_move: Callable[[TaskT], bool],
 ) -> None:
-    """Check that every task to be run has an object that can move, if a motion (as in `--motion`) is given.
+    """Check that every task to be run has an object that can move, if there is a motion.
 
     The UsageError names those of the suite's tasks, `others`, that have one.
     """
-    if motion is None or parse_motion(motion) is None:
+    if motion is None:
         return
     still = [task for task in tasks if not can_move(task)]
     if not still:

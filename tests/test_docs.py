@@ -114,13 +114,14 @@ from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.rollout import rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from contracts.episode import EpisodeKey
+from contracts.text_source import parse_text_source
 
 policy = open_python("raise_hand.py:RaiseHand", {})
 key = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
 suite = FakeSuite(FakeSuite.published.model_copy(update={"max_steps": 60}))
 cases = [(often, "own") for often in ("", " once", " twice", " three times")]
 for often, source in (*cases, ("", "none")):
-    feedback = EpisodeFeedback(policy.feedback, source, control_hz=20)
+    feedback = EpisodeFeedback(policy.feedback, parse_text_source(source), control_hz=20)
     world = FakeWorld(language="lift the black bowl and put it back on the plate" + often)
     queries = list(rollout(world, policy.in_world(suite, None), key, suite, feedback=feedback))
     heights = np.concatenate([np.array(query.end_effector)[1:, 2] for query in queries])

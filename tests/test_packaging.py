@@ -150,7 +150,7 @@ ITS_OWN = ("sim_envs/libero/", "eval/libero.py")
 EXCEPTIONS = {
     "eval/__main__.py",  # the command
     "eval/records/provenance.py",  # the version of its package
-    "eval/rollout/preflight.py",  # whether it is installed
+    "eval/rollout/readiness.py",  # whether it is installed
     "eval/setup.py",  # installs it
     "eval/train/__main__.py",  # the default robot
     "eval/train/training.py",

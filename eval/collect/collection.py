@@ -22,8 +22,8 @@ from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import UsageError, pluralize
 from contracts.hashing import hash_of
 from contracts.interface import Interface
-from contracts.motion import NONE
-from contracts.prompt import truth_age_s
+from contracts.motion import Static
+from contracts.text_source import TrueText
 from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.store import DemonstrationKey, EpisodeStore, StoredEpisode
@@ -37,7 +37,8 @@ from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Processes
-from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, make_plan
+from eval.rollout.plan import EpisodePlan, make_plan
+from eval.rollout.prepare import check_feedback, check_playable
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
@@ -171,7 +172,7 @@ def _check_feedback(player: ResolvedPolicy, run: RunConfig) -> None:
             raise UsageError(f"policy {name} reads its own texts: give their origin, such as --feedback own")
     elif player.policy.kind != "expert":
         check_feedback([run], player.feedback, policy=name)
-    elif truth_age_s(run.feedback) is None:
+    elif not isinstance(run.feedback, TrueText):
         raise UsageError(f"--feedback {run.feedback}: the expert writes no texts; give truth, or truth:0.5")
 
 
@@ -275,7 +276,7 @@ class CollectionConsole:
         self._pending = pluralize(pending, "episode")
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
-        motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
+        motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
         what = f"[bold]{escape(config.policy)}[/]{noise}{motion}{learner}"
         assets = escape(", ".join(sorted({key.assets for key in keys})))

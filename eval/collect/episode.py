@@ -21,9 +21,10 @@ from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import one_line
 from contracts.interface import Interface
 from contracts.observation import Observation
-from contracts.prompt import INSTRUCTION, truth_age_s
+from contracts.prompt import INSTRUCTION
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd, Reply
+from contracts.text_source import TrueText
 from contracts.truth import Truth
 from eval.collect.dataset import arrow_schema
 from eval.collect.store import DemonstrationKey, EpisodeStore, Histogram
@@ -143,7 +144,8 @@ class DemonstrationRecorder:
     def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
         """The policy, corrected by the expert if it is a learner."""
         if self._config.learner is not None:
-            noise, age_s = self._config.expert_noise, truth_age_s(self._config.feedback) or 0.0
+            noise, source = self._config.expert_noise, self._config.feedback
+            age_s = source.age_s if isinstance(source, TrueText) else 0.0
             expert = Scripted("expert", suite, world, noise=noise, memory_age_s=age_s)
             policy = CorrectedLearner(policy, expert, keeps_writing=self._config.feedback is not None)
         self._policy = policy

@@ -25,7 +25,7 @@ def results_of(rows: RunRows) -> dict[str, Any]:
     """
     run, overall = rows.records.identity, rows.overall
     return {
-        "clock": run.clock,
+        "clock": str(run.clock),
         "clock_device": run.clock_device,
         "while_waiting": run.while_waiting,
         "overlap": run.overlap,

@@ -18,17 +18,18 @@ from rich.text import Text
 from configs.assets import badged
 from configs.console import TextConsole
 from configs.paths import shown
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from contracts.errors import pluralize
 from contracts.monitor import Monitor
-from contracts.motion import NONE
+from contracts.motion import Static
 from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, SweepFolder, policy_name
 from eval.report.labels import labels_of
 from eval.report.last_screen import show_last_screen
 from eval.report.sweep import conclude, show_sweep
-from eval.report.table import PAUSED, clock_label, percentage
+from eval.report.table import clock_label, percentage
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import REMEDY, encoder_problem
 
@@ -88,7 +89,7 @@ class EvaluationConsole(Monitor[RunRows]):
         assets = f", assets [bold]{escape(badged(names, *self._assets))}[/]" if names else ""
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
-        motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
+        motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
         return f"[bold]{self._policy}[/]{how}, {episodes}{assets}{clock}{motion}"
 
     def __enter__(self) -> Self:

@@ -12,8 +12,9 @@ from configs.schema import PolicyConfig, RunConfig
 from contracts.episode import EpisodeKey
 from contracts.latency import steps_in
 from contracts.observation import Observation
-from contracts.prompt import PromptField, truth_age_s
+from contracts.prompt import PromptField
 from contracts.text import EpisodeEnd, Reply, Text
+from contracts.text_source import TrueText
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
 from oxygen.presets.language_tasks import language_task
@@ -32,7 +33,8 @@ def open_scripted(
     `feedback: truth:SECONDS` acts on memory of that age, which is then in its prompt.
     """
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
-    age_s = truth_age_s(config.feedback) if policy.kind == "expert" else None
+    source = config.feedback if policy.kind == "expert" else None
+    age_s = source.age_s if isinstance(source, TrueText) else None
 
     def in_world(suite: Suite, world: World) -> Scripted:
         written = tasks if generates_text else ()

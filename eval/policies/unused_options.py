@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from configs.cli import format_option
 from configs.schema import Mode, RunConfig
+from contracts.clock import MEASURED, PAUSED
 from contracts.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.policies.resolved import read_policy, resolve_policy
@@ -29,7 +30,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     Options of a preset are accepted.
     """
     for option in _CLOCK_OPTIONS:
-        if option in given and variants[0].clock == "paused":
+        if option in given and variants[0].clock == PAUSED:
             raise UsageError(
                 f"{format_option(option, given[option])} is for clocks on which time passes while the policy "
                 "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
@@ -38,7 +39,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
     charges_server = (given.get("policy_kwargs") or {}).get("charge") == "server"
     clocks = [variant.clock for variant in variants]
-    if charges_server and resolved.policy.kind == "websocket" and "measured" not in clocks:
+    if charges_server and resolved.policy.kind == "websocket" and MEASURED not in clocks:
         raise UsageError(
             f"--policy-kwargs charge=server is for clock measured, and this is {clocks[0]}; leave it out, or "
             "give --clock measured"

@@ -9,12 +9,11 @@ from typing import Any
 
 from configs.installed import distribution_of, identify
 from configs.schema import Wordings
-from contracts.env_seed import FIXED
+from contracts.env_seed import BY_RUN
 from contracts.hashing import hash_of
-from contracts.motion import NONE
 from sim_envs.suite import Assets, StateSource, Suite
 
-_OMITTED = {"env_seed": FIXED}
+_OMITTED = {"env_seed": str(BY_RUN)}
 """Values of what a description leaves out, if not none."""
 
 NO_ASSETS = Assets(name="none", digest="")
@@ -44,7 +43,7 @@ def describe_suite(
         "test_init_ids",
         "env_seed",
         *(["variation"] if suite.protocol.variation is None else []),
-        *(["motion"] if suite.protocol.motion in (None, NONE) else []),
+        *(["motion"] if suite.protocol.moving is None else []),
     }
     env_seed = suite.protocol.env_seed
     return {
@@ -54,7 +53,7 @@ def describe_suite(
         **suite.describe(wordings),
         **_package(suite),
         **({"initial_states": "drawn"} if "sampled" in states else {}),
-        **({"env_seed": env_seed} if env_seed != FIXED and "stored" in states else {}),
+        **({"env_seed": str(env_seed)} if env_seed != BY_RUN and "stored" in states else {}),
         **({"clock": dict(clock)} if clock else {}),
         **({"feedback": feedback} if feedback else {}),
     }

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from configs.errors import check
 from configs.paths import is_locked
-from configs.schema import RunConfig
+from configs.schema import ClockOption, RunConfig, TextSourceOption
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from contracts.query import QueryRecord
@@ -59,10 +60,12 @@ class RunIdentity:
     tokens_per_frame: int | None = None
     # In mode `unified`, latency budget of a query, milliseconds; None without one.
     deadline_ms: float | None = None
-    clock: str = "paused"  # value of `--clock`
+    clock: ClockOption = PAUSED
     while_waiting: str = "continue"  # value of `--while-waiting`
     overlap: str = "skip"  # value of `--overlap`
-    feedback: str | None = None  # origin of the texts in the prompt; None for a policy that reads none
+    feedback: TextSourceOption | None = (
+        None  # origin of the texts in the prompt; None for a policy that reads none
+    )
     clock_device: str | None = None  # device of the clock's profile; None on other clocks
     # Values of the options that replace parts of the published protocol, and of the wordings and the seed.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -115,6 +118,8 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     identity |= {name: config[name] for name in options if name in config}
     fields = RunConfig.model_fields
     identity["overrides"] = {name: config.get(name, fields[name].default) for name in OVERRIDES}
+    if identity["overrides"]["replan_steps"] == "asap":  # as it was called in former versions
+        identity["overrides"]["replan_steps"] = 1
     if mode == "actions":
         identity["adapter"] = None
     else:

@@ -15,7 +15,7 @@ from configs.errors import check
 from configs.load import agrees, load
 from configs.paths import locked, read_json_object, shown
 from configs.schema import EpisodesConfig, PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
-from contracts.env_seed import FIXED
+from contracts.env_seed import BY_RUN
 from contracts.episode import Outcome
 from contracts.errors import UsageError
 from contracts.redaction import MASK, redact, strip_url
@@ -231,9 +231,20 @@ def _left_by_a_kill(folder: RunFolder) -> Run | None:
 
 
 def check_recorded(schema: type[ConfigT], recorded: Any, *, source: str) -> ConfigT:
-    """The configuration in a record. Those that lack `env_seed` are of runs before it, which were `fixed`."""
-    with_default = {"env_seed": FIXED, **recorded} if isinstance(recorded, Mapping) else recorded
-    return check(schema, with_default, source=source)
+    """The configuration in a record, also of former versions.
+
+    Those that lack `env_seed` are of runs before it, which were `fixed`; `replan_steps` 1 was called `asap`.
+    """
+    current = {"env_seed": str(BY_RUN), **recorded} if isinstance(recorded, Mapping) else recorded
+    return check(schema, _without_asap(current), source=source)
+
+
+def _without_asap(value: Any, option: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_asap(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_asap(each, option) for each in value]
+    return 1 if (option, value) == ("replan_steps", "asap") else value
 
 
 def _recorded(folder: RunFolder) -> Run | None:

@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeResult, Outcome, Share
 from contracts.errors import UsageError, pluralize
 from contracts.latency import Quantiles
@@ -45,7 +46,6 @@ from eval.metrics.statistics import (
 from eval.records.reader import RunIdentity, RunRecords
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
-from eval.report.table import PAUSED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

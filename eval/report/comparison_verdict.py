@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from configs.assets import badge, badged
+from contracts.clock import MEASURED, PAUSED
 from contracts.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.metrics.noninferiority import (
@@ -23,7 +24,7 @@ from eval.metrics.statistics import Interval
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable, TextPairs, Unpaired
 from eval.report.result_tables import MEASURES
-from eval.report.table import MEASURED, PAUSED, Table, format_clock_of, number, percentage, to_terminal
+from eval.report.table import Table, format_clock_of, number, percentage, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""

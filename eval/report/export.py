@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 from configs.assets import badged
 from configs.console import visible_text
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeResult, Outcome, graded_only, solved
 from contracts.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
@@ -18,7 +19,7 @@ from eval.metrics.rows import Row, RunRows
 from eval.records.reader import RunIdentity, RunRecords
 from eval.records.schema import RunFolder
 from eval.report.leaderboard import leaderboard_latex, read_leaderboard
-from eval.report.table import PAUSED, to_csv
+from eval.report.table import to_csv
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -188,7 +189,7 @@ def model_card(folder: RunFolder) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     run, rows = _read_rates(folder)
-    protocol = {"mode": run.mode, "clock": run.clock, "assets": visible_text(str(run.assets))}
+    protocol = {"mode": run.mode, "clock": str(run.clock), "assets": visible_text(str(run.assets))}
     found = [
         EvalResult(
             task_type="robotics",

@@ -37,7 +37,7 @@ _PARTS: Mapping[str, Callable[[RunIdentity], str]] = {
     ),
     "deadline_ms": lambda run: "no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms",
     "clock": clock_label,
-    "feedback": lambda run: run.feedback or "no texts in the prompt",
+    "feedback": lambda run: str(run.feedback or "no texts in the prompt"),
     "assets": lambda run: f"assets {run.assets.name}",
     **{name: functools.partial(_override, name) for name in OVERRIDES},
     "run": lambda run: run.run_id,

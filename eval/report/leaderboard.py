@@ -17,10 +17,11 @@ from configs.assets import badged
 from configs.cli import pieces_of
 from configs.console import visible_text
 from configs.schema import RunConfig
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_of
-from contracts.motion import NONE
+from contracts.motion import Static
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import fields_of
 from eval.metrics.rows import Row, RunRows
@@ -32,7 +33,6 @@ from eval.report.comparison import outcomes_of
 from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
-    PAUSED,
     Column,
     Table,
     clock_label,
@@ -361,7 +361,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         text("mode", lambda entry: entry.run.mode, when=lambda modes: set(modes) != {"actions"}),
         text("weights", lambda entry: entry.run.weights or "not known"),
         text("assets", lambda entry: entry.run.assets.name if entry.run.assets.digest else None),
-        text("clock", lambda entry: clock_label(entry.run), when=lambda clocks: set(clocks) != {PAUSED}),
+        text("clock", lambda entry: clock_label(entry.run), when=lambda clocks: set(clocks) != {str(PAUSED)}),
         text("run", lambda entry: entry.run.run_id, groups=False),
     ]
     return [*paper, *(dataclasses.replace(column, extra=True) for column in extra)]
@@ -382,7 +382,8 @@ def _title(entries: Sequence[Entry]) -> str:
     common = [
         (name, value)
         for name, value in entries[0].run.overrides.items()
-        if name not in ("init_ids", "seed") and value not in (NONE, RunConfig.model_fields[name].default)
+        if name not in ("init_ids", "seed")
+        and value not in (str(Static()), RunConfig.model_fields[name].default)
         if all(entry.run.overrides[name] == value for entry in entries)
     ]
     beside = "".join(
@@ -392,13 +393,14 @@ def _title(entries: Sequence[Entry]) -> str:
     )
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
-        f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
+        f"clock `{in_markdown_code(str(run.clock))}` ({format_clock_of(run)})"
+        for _, run in sorted(runs.items())
     ]
     return (
         f"Protocol `{protocol}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
         f"seed {', '.join(map(str, seeds))} (`{digest}`)"
-        f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}"
+        f"{'' if set(runs) == {str(PAUSED)} else ', ' + ' or '.join(clocks)}"
     )
 
 

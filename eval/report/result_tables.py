@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from contracts.clock import MEASURED as MEASURED_CLOCK
+from contracts.clock import PAUSED, Clock
 from eval.metrics.language import HEADLINES, TextRow
 from eval.metrics.rows import Row, Spread
-from eval.report.table import MEASURED as MEASURED_CLOCK
-from eval.report.table import PAUSED, Column, Table, percentage
+from eval.report.table import Column, Table, percentage
 
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
 MEASURES = {
@@ -147,7 +148,7 @@ TEXTS = [
 ]
 
 
-def details(clocks: Iterable[str]) -> list[Column]:
+def details(clocks: Iterable[Clock]) -> list[Column]:
     """All details of runs on these clocks; what was measured matters where no other latency is charged."""
     return [*DETAILS, *(MEASURED if {PAUSED, MEASURED_CLOCK} & set(clocks) else [])]
 

@@ -8,7 +8,7 @@ from configs.console import TextConsole
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only
-from contracts.motion import NONE
+from contracts.motion import Static
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
@@ -88,8 +88,8 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     """
     cells = []
     for run, of in zip(runs, results, strict=True):
-        options = {axis: getattr(run.config, axis) for axis in AXES}
-        options["motion"] = options["motion"] or NONE  # a grid may leave it out
+        options = run.config.model_dump(mode="json", include=set(AXES))
+        options["motion"] = options["motion"] or str(Static())  # a grid may leave it out
         episodes = dict(sorted(of.records.episodes.items()))
         cells.append(_Cell(run=run, options=options, rows=of, episodes=episodes))
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]

@@ -9,8 +9,9 @@ from rich.markup import escape
 
 from configs.assets import badged
 from configs.schema import CONDITIONS
+from contracts.clock import clock_name, parse_clock
 from contracts.errors import pluralize
-from contracts.motion import format_motion
+from contracts.motion import format_motion, parse_motion
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS
@@ -38,7 +39,7 @@ _WORDS = {
     ("text_every", "1"): "text every query",
     ("text_every", "default"): "text as by default",
     ("replan_steps", ""): "replan every {} steps",
-    ("replan_steps", "asap"): "replan asap",
+    ("replan_steps", "1"): "replan at once",
     ("replan_steps", "default"): "replan as by default",
 }
 """Values of axes in labels; an empty value stands for all others."""
@@ -63,8 +64,10 @@ def format_value(axis: str, options: Mapping[str, Any]) -> str:
     whole = mode not in ("interleaved", "unified")  # texts are decoded to their end, if there are any
     idle = (axis == "tokens_per_frame" and whole) or (axis == "text_every" and mode == "actions")
     if axis == "motion":
-        return format_motion(str(value))
-    return "" if idle else str("default" if value is None else value).removeprefix("profile:")
+        return format_motion(parse_motion(str(value)))
+    if axis == "clock":
+        return clock_name(parse_clock(str(value)))
+    return "" if idle else str("default" if value is None else value)
 
 
 def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from configs.console import visible_text
+from contracts.clock import PAUSED, Clock, Fixed, Profile, Replay
 
 if TYPE_CHECKING:  # the bench imports this module where neither Cyclopts nor pydantic is installed
     from configs.schema import RunConfig
@@ -301,9 +302,6 @@ def percentage(value: float | None, decimals: int, unit: str = "") -> str:
     return number(value, f".{decimals}f", unit)
 
 
-PAUSED = "paused"
-MEASURED = "measured"
-
 _WAITING = {
     "continue": "until new actions arrive, the robot continues with the previous chunk",
     "hold": "until new actions arrive, the robot holds still",
@@ -316,23 +314,26 @@ _OVERLAP = {
 }
 
 
-def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
+def format_clock(
+    clock: Clock, while_waiting: str, *, overlap: str = "skip", device: str | None = None
+) -> str:
     """The latency that a clock charges, and what the robot does in the meantime.
 
     All as the options take them, the clock other than `paused`; the device is that of its profile, if known.
     """
-    kind, _, given = clock.partition(":")
-    if kind == "fixed":
-        actions, _, busy = given.partition(",")
-        then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
-        latency = f"actions come {actions} ms after the observation, and {then}"
-    else:
-        times = {
-            "profile": f"profile {given} says" + (f" ({device})" if device else ""),
-            "measured": "on this machine",
-            "replay": f"recorded in {given}",
-        }
-        latency = f"each query takes as long as {times.get(kind, clock)}"
+    match clock:
+        case Fixed(actions, busy):
+            then = f"after {busy:g} ms" if busy != actions else "then"
+            latency = (
+                f"actions come {actions:g} ms after the observation, and the next query can start {then}"
+            )
+        case Profile(name):
+            said = f"profile {name} says" + (f" ({device})" if device else "")
+            latency = f"each query takes as long as {said}"
+        case Replay(run):
+            latency = f"each query takes as long as recorded in {run}"
+        case _:
+            latency = "each query takes as long as on this machine"
     meanwhile = _WAITING.get(while_waiting, while_waiting) + _OVERLAP.get(overlap, f", {overlap}")
     return f"{latency}; {meanwhile}"
 
@@ -345,5 +346,5 @@ def format_clock_of(run: "RunIdentity") -> str:
 def clock_label(run: "RunIdentity | RunConfig") -> str:
     """A run's clock, waiting rule and, if it is not `skip`, overlap as options spell them, in one cell."""
     if run.clock == PAUSED:
-        return run.clock
-    return ", ".join([run.clock, run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])
+        return str(run.clock)
+    return ", ".join([str(run.clock), run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])

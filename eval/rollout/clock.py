@@ -6,15 +6,16 @@ import hashlib
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, assert_never, get_args
 
-from configs.load import load, names
+from configs.load import load
 from configs.paths import absolute
 from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode, RunConfig
+from contracts.clock import Fixed, Measured, Paused, Profile, Replay
 from contracts.episode import EpisodeKey
-from contracts.errors import UsageError, unknown
+from contracts.errors import UsageError
 from contracts.latency import Latency, steps_in
 from contracts.observation import ActionPrefix
 from contracts.query import ActionSpan
@@ -24,7 +25,6 @@ from eval.records.query_logs import read_queries
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 
-KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
 _RANDOM_BITS = 52
 _RECENT = 10  # number of past queries; on a measured clock their longest latency is the estimated delay
 
@@ -46,42 +46,62 @@ class TimedQuery:
         return () if self.reply is None else self.reply.finished
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Clock:
-    """Maps each query to its latency in simulated time."""
+class Pricing(Protocol):
+    """The latency of each query on a clock, in simulated time. Picklable."""
 
-    # The hashed part of the protocol; empty if paused, as published.
-    describe: Callable[[], Mapping[str, Any]]
-    latency: Callable[[TimedQuery], Latency]  # before `complete`, only `actions_ms` is meaningful
-    knows_latency_in_advance: bool = True  # whether it is known before the policy has answered
-    profile: ProfileConfig | None = None  # the device that it prices queries with, which needs `Reply.work`
+    @property
+    def is_known_in_advance(self) -> bool:
+        """Whether a latency is known before the policy has answered."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """The hashed part of the protocol; empty if nothing is charged, as published."""
+
+    def latency(self, query: TimedQuery) -> Latency:
+        """The latency of a query; before `Policy.complete`, only its `actions_ms` is meaningful."""
 
 
-def fixed_clock(actions_ms: float, busy_ms: float) -> Clock:
+@dataclasses.dataclass(frozen=True)
+class FixedPricing:
     """The same latency for every query; texts are delivered when the next one can start."""
 
-    def latency(query: TimedQuery) -> Latency:
-        return Latency(actions_ms=actions_ms, busy_ms=busy_ms, texts_ms=[busy_ms] * len(query.finished))
+    clock: Fixed
+    is_known_in_advance = True
 
-    about = {"kind": "fixed", "actions_ms": actions_ms, "busy_ms": busy_ms}
-    return Clock(describe=lambda: about, latency=latency)
+    def describe(self) -> Mapping[str, Any]:
+        """See `Pricing`."""
+        return {"kind": "fixed", **dataclasses.asdict(self.clock)}
+
+    def latency(self, query: TimedQuery) -> Latency:
+        """See `Pricing`."""
+        busy_ms = self.clock.busy_ms
+        texts_ms = [busy_ms] * len(query.finished)
+        return Latency(actions_ms=self.clock.actions_ms, busy_ms=busy_ms, texts_ms=texts_ms)
 
 
-PAUSED = dataclasses.replace(fixed_clock(0.0, 0.0), describe=dict)
-"""No time passes while the policy computes."""
+@dataclasses.dataclass(frozen=True)
+class ProfilePricing:
+    """The latency of the engine's work on the device of a profile: actions first, then the decode jobs."""
 
+    profile: ProfileConfig
+    mode: Mode
+    guides: bool  # whether denoising may be guided
+    is_known_in_advance = True
 
-def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock:
-    """The latency of the engine's work on the device of a profile: actions first, then the decode jobs.
+    def __post_init__(self) -> None:
+        self._model(guided=self.guides)  # refuses a profile without its costs
 
-    The clock's description has all numbers of the profile that are used.
-    """
-    plain = LatencyModel(profile, mode)
-    with_guidance = LatencyModel(profile, mode, guided=True) if guided else plain
+    def describe(self) -> Mapping[str, Any]:
+        """All numbers of the profile that are used."""
+        idle = set[str]() if self.guides else {"guided_denoise"}
+        return {
+            "kind": "profile",
+            "profile": _numbers(self.profile.model_dump(mode="json", exclude=idle)),
+        }
 
-    def latency(query: TimedQuery) -> Latency:
-        latency_model = with_guidance if query.guided else plain
-        factor = jitter(profile, query.key, query.index)
+    def latency(self, query: TimedQuery) -> Latency:
+        """See `Pricing`."""
+        model = self._model(guided=query.guided)
+        factor = jitter(self.profile, query.key, query.index)
         work = () if query.reply is None else query.reply.work
         if work is None:
             raise UnknownLatencyError(
@@ -95,40 +115,92 @@ def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(
-            actions_ms=factor * latency_model.action_ms,
-            busy_ms=factor * latency_model.busy_ms(work),
+            actions_ms=factor * model.action_ms,
+            busy_ms=factor * model.busy_ms(work),
             texts_ms=[
-                factor * latency_model.text_ms(work, job=text.job, steps=text.job_steps)
-                for text in query.finished
+                factor * model.text_ms(work, job=text.job, steps=text.job_steps) for text in query.finished
             ],
         )
 
-    idle = set[str]() if guided else {"guided_denoise"}
-    used = _numbers(profile.model_dump(mode="json", exclude=idle))
-    return Clock(describe=lambda: {"kind": "profile", "profile": used}, latency=latency, profile=profile)
+    def _model(self, *, guided: bool) -> "LatencyModel":
+        return LatencyModel(self.profile, self.mode, guided=guided)
 
 
-def _measured_clock() -> Clock:
+@dataclasses.dataclass(frozen=True)
+class MeasuredPricing:
     """Wall time on this machine, without the time that the rollout spends between `act` and `complete`.
 
     A text without a timestamp of its last token is delivered at the end of its query. The machine is part of
     the description: measured runs on different machines have different protocols.
     """
 
-    def latency(query: TimedQuery) -> Latency:
+    is_known_in_advance = False
+
+    def describe(self) -> Mapping[str, Any]:
+        """See `Pricing`."""
+        machine = provenance.hardware()
+        parts = ("processor", "cores", "accelerators")
+        return {"kind": "measured", **{part: machine[part] for part in parts}}
+
+    def latency(self, query: TimedQuery) -> Latency:
+        """See `Pricing`."""
         stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
         busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
         texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
         return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
 
-    def describe() -> dict[str, Any]:
-        machine = provenance.hardware()
-        return {
-            "kind": "measured",
-            **{part: machine[part] for part in ("processor", "cores", "accelerators")},
-        }
 
-    return Clock(describe=describe, latency=latency, knows_latency_in_advance=False)
+@dataclasses.dataclass(frozen=True)
+class RecordedPricing:
+    """The latencies of a recorded run. It has the recorded clock's description: a replay has its protocol."""
+
+    folder: RunFolder
+    described: Mapping[str, Any]
+
+    @property
+    def is_known_in_advance(self) -> bool:
+        """As when it was recorded."""
+        return self.described.get("kind") != "measured"
+
+    def describe(self) -> Mapping[str, Any]:
+        """See `Pricing`."""
+        return self.described
+
+    def latency(self, query: TimedQuery) -> Latency:
+        """See `Pricing`; more queries than recorded are an UnknownLatencyError."""
+        known = _recorded_latencies(self.folder, query.key)
+        if query.index >= len(known):
+            raise UnknownLatencyError(f"{query.key}: {len(known)} queries were recorded, this is one more")
+        at = known[query.index]
+        if query.reply is not None and len(at.texts_ms) != len(query.finished):
+            raise UnknownLatencyError(
+                f"{query.key}, query {query.index}: {len(at.texts_ms)} texts were finished when it was "
+                f"recorded, {len(query.finished)} now"
+            )
+        return at
+
+
+@functools.lru_cache(maxsize=1)
+def _recorded_latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
+    return [query.latency for query in read_queries(folder, key) if query.latency is not None]
+
+
+@dataclasses.dataclass(frozen=True)
+class NoPricing:
+    """Nothing is charged: the clock is paused."""
+
+    is_known_in_advance = True
+
+    def describe(self) -> Mapping[str, Any]:
+        """See `Pricing`."""
+        return {}
+
+    def latency(self, query: TimedQuery) -> Latency:
+        """See `Pricing`."""
+        return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(query.finished))
+
+
+UNCHARGED = NoPricing()
 
 
 class UnknownLatencyError(RuntimeError):
@@ -145,50 +217,25 @@ def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The clock that a run's configuration names; one that lacks its latencies is a UsageError."""
-    kind, _, rest = config.clock.partition(":")
-    match kind:
-        case "paused" | "measured" if rest:
-            raise UsageError(f"clock {config.clock!r}: {kind} takes no value; write {kind}")
-        case "paused":
-            return PAUSED
-        case "measured":
-            return _measured_clock()
-        case "fixed":
-            return _fixed(config.clock, rest)
-        case "profile":
-            return _profile_clock(load(ProfileConfig, rest), config.mode, guided=config.overlap == "rtc")
-        case "replay":
-            return _replay_clock(RunFolder(absolute(rest)), config, episodes)
-    raise unknown("clock", config.clock, (*KINDS, *(f"profile:{name}" for name in names(ProfileConfig))))
+def open_pricing(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Pricing:
+    """The pricing of queries on the clock of a run; one that lacks its latencies is a UsageError."""
+    match config.clock:
+        case Paused():
+            return UNCHARGED
+        case Measured():
+            return MeasuredPricing()
+        case Fixed():
+            return FixedPricing(config.clock)
+        case Profile(name):
+            return ProfilePricing(load(ProfileConfig, name), config.mode, config.overlap == "rtc")
+        case Replay(run):
+            return _replayed(RunFolder(absolute(run)), config, episodes)
+    assert_never(config.clock)
 
 
-def _fixed(given: str, rest: str) -> Clock:
-    try:
-        numbers = [float(number) for number in rest.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 2) or not all(0 <= number < math.inf for number in numbers):
-        raise UsageError(
-            f"clock {given!r}: write fixed:A,B, milliseconds until the actions and until the next query can "
-            "start, such as fixed:100,300"
-        )
-    if numbers[-1] < numbers[0]:
-        raise UsageError(
-            f"clock {given!r}: the next query cannot start before the actions are available; write "
-            f"fixed:{numbers[1]:g},{numbers[0]:g}"
-        )
-    return fixed_clock(numbers[0], numbers[-1])
-
-
-def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The latencies of a run, or of the variant of its evaluation in the requested mode, on the same clock.
-
-    It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use;
-    more queries than recorded are an UnknownLatencyError.
-    """
-    named = read_identity(folder)
+def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> RecordedPricing:
+    """The latencies of a run, or of the variant of its evaluation in the requested mode, on one clock."""
+    named, clock = read_identity(folder), str(config.clock)
     variants = [named]
     if config.mode != named.mode:
         others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
@@ -197,52 +244,34 @@ def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[Episo
     if not fitting:
         modes = dict.fromkeys(each.mode for each in variants)
         raise UsageError(
-            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(modes)}; give --mode "
+            f"clock {clock!r}: {named.run_id} was run in mode {', '.join(modes)}; give --mode "
             f"{' '.join(modes)}"
         )
     if len(fitting) > 1:
         raise UsageError(
-            f"clock {config.clock!r}: {len(fitting)} variants of {named.run_id} ran in mode {config.mode}; "
+            f"clock {clock!r}: {len(fitting)} variants of {named.run_id} ran in mode {config.mode}; "
             f"name one of them, {' or '.join(fitting)}"
         )
     found = RunFolder(folder.path.parent / fitting[0])
     clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
     if not clocks or not clocks[0]:
         raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
+            f"clock {clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
             "give another run"
         )
     missing = [key for key in episodes if not found.queries_path(key).is_file()]
     if missing:
         raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
+            f"clock {clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
         )
     overlap = clocks[0].get("overlap", "skip")
     if (overlap == "rtc") != (config.overlap == "rtc"):
         raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} ran with overlap {overlap}, and guided denoising takes "
+            f"clock {clock!r}: {found.run_id} ran with overlap {overlap}, and guided denoising takes "
             f"longer; give --overlap {overlap}"
         )
     described = {key: value for key, value in clocks[0].items() if key not in ("while_waiting", "overlap")}
-
-    @functools.lru_cache(maxsize=1)
-    def recorded(key: EpisodeKey) -> list[Latency]:
-        return [query.latency for query in read_queries(found, key) if query.latency is not None]
-
-    def latency(query: TimedQuery) -> Latency:
-        known = recorded(query.key)
-        if query.index >= len(known):
-            raise UnknownLatencyError(f"{query.key}: {len(known)} queries were recorded, this is one more")
-        at = known[query.index]
-        if query.reply is not None and len(at.texts_ms) != len(query.finished):
-            raise UnknownLatencyError(
-                f"{query.key}, query {query.index}: {len(at.texts_ms)} texts were finished when it was "
-                f"recorded, {len(query.finished)} now"
-            )
-        return at
-
-    in_advance = described.get("kind") != "measured"  # as when it was recorded
-    return Clock(describe=lambda: described, latency=latency, knows_latency_in_advance=in_advance)
+    return RecordedPricing(found, described)
 
 
 class DelayEstimator:
@@ -252,8 +281,8 @@ class DelayEstimator:
     of the episode's last ten queries, as in real-time chunking (arXiv 2506.07339).
     """
 
-    def __init__(self, clock: Clock, key: EpisodeKey, *, control_hz: float) -> None:
-        self._clock = clock
+    def __init__(self, pricing: Pricing, key: EpisodeKey, *, control_hz: float) -> None:
+        self._pricing = pricing
         self._key = key
         self._control_hz = control_hz
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -262,9 +291,9 @@ class DelayEstimator:
         """Actions of the rest of a chunk that are executed before the new one is available; None without."""
         if rest is None:
             return None
-        if self._clock.knows_latency_in_advance:
+        if self._pricing.is_known_in_advance:
             guided = TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)
-            expected_ms = self._clock.latency(guided).actions_ms
+            expected_ms = self._pricing.latency(guided).actions_ms
         else:
             expected_ms = max(self._recent)
         delay = min(steps_in(expected_ms, self._control_hz), rest.steps)

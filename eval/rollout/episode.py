@@ -12,10 +12,11 @@ from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import UsageError
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd
+from contracts.text_source import OWN
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.interprocess import open_in_worker
 from eval.records.run_folders import Run
-from eval.rollout.clock import Clock, find_clock
+from eval.rollout.clock import UNCHARGED, Pricing
 from eval.rollout.feedback import EpisodeFeedback, NoTruthError
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.rollout import ActionError, rollout
@@ -62,11 +63,7 @@ class Variant(Generic[ResultT]):
     plan: EpisodePlan
     policy: LoadedPolicy
     record: RecorderFactory[ResultT]
-
-    @functools.cached_property
-    def clock(self) -> Clock:
-        """The clock that its configuration names."""
-        return find_clock(self.run.config, self.plan.keys)
+    pricing: Pricing = UNCHARGED  # of its queries
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,7 +125,7 @@ def run_episode(
     recorder = variant.record(variant.run, task, job.key)
     feedback = None
     if fields := variant.policy.feedback:
-        feedback = EpisodeFeedback(fields, config.feedback or "own", control_hz=task.protocol.control_hz)
+        feedback = EpisodeFeedback(fields, config.feedback or OWN, control_hz=task.protocol.control_hz)
     try:
         outcome = Outcome.TIMEOUT
         world, instruction = worlds.of(task), task.instruction(job.key)
@@ -140,7 +137,7 @@ def run_episode(
             job.key,
             task.suite,
             instruction,
-            clock=variant.clock,
+            pricing=variant.pricing,
             while_waiting=config.while_waiting,
             overlap=config.overlap,
             picture_steps=recorder.picture_steps,

@@ -14,10 +14,10 @@ from contracts.prompt import (
     parse_answer,
     prompt_fields,
     true_tasks,
-    truth_age_s,
 )
 from contracts.query import FedText
 from contracts.text import Text
+from contracts.text_source import DelayedTruth, Frozen, Own, TextSource, TrueText
 from contracts.truth import Truth
 from eval.metrics.language import true_text
 
@@ -29,21 +29,21 @@ class NoTruthError(UsageError):
 class EpisodeFeedback:
     """The texts fed back in one episode. For each query: `observed`, then `delivered` with its texts."""
 
-    def __init__(self, feedback: FieldsByTask, source: str, *, control_hz: float) -> None:
-        """Begin an episode without texts; their `source` is one of `contracts.prompt.SOURCES`."""
+    def __init__(self, feedback: FieldsByTask, source: TextSource, *, control_hz: float) -> None:
+        """Begin an episode without texts."""
         self._feedback = feedback
         self._fields = prompt_fields(feedback)
         self._source = source
-        age_s = truth_age_s(source)
-        self._truth_late = None if age_s is None else steps_in(1e3 * age_s, control_hz)
+        is_true = isinstance(source, TrueText)
+        self._truth_late = steps_in(1e3 * source.age_s, control_hz) if is_true else None
         self._max_chars = {each.field: each.max_chars for each in self._fields}
         self._lookback = {each.field: steps_in(1e3 * each.lookback_s, control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
         self._truth_error: str | None = None  # why a world failed to provide the truth
-        kind, _, frozen = source.partition(":")
-        for fields in feedback.values() if kind == "frozen" else ():
-            self._add(parse_answer(frozen, fields), step=None, observed_step=None)
+        if isinstance(source, Frozen):
+            for fields in feedback.values():
+                self._add(parse_answer(source.text, fields), step=None, observed_step=None)
 
     def observed(
         self, observation: Observation, step: int, truth: Truth | None, *, error: str | None = None
@@ -75,13 +75,13 @@ class EpisodeFeedback:
 
     def delivered(self, texts: Sequence[Text]) -> None:
         """Add the texts delivered until the next query."""
-        if self._source not in ("own", "truth-delayed"):
+        if not isinstance(self._source, Own | DelayedTruth):
             return
         for text in sorted(texts, key=lambda each: (each.delivery_step, each.requested_query)):
             if text.task in self._feedback:
                 observed_step, truth = self._queries[text.requested_query]
                 fed = parse_answer(text.text, self._feedback[text.task])
-                if fed is not None and self._source == "truth-delayed":
+                if fed is not None and isinstance(self._source, DelayedTruth):
                     fed = self._true_texts(text.task, truth)
                 self._add(fed, step=text.step, observed_step=observed_step)
 

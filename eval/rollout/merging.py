@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import EpisodesConfig, RunConfig
-from contracts.env_seed import FIXED
+from contracts.env_seed import BY_RUN
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from eval.metrics.results_file import results_of
@@ -177,7 +177,7 @@ def _env_seeds(manifest: Mapping[str, Any]) -> dict[str, str] | None:
     protocol = manifest["protocol"]
     if without(["initial_states"], protocol) != protocol:
         return None
-    return {suite: described.get("env_seed", FIXED) for suite, described in protocol.items()}
+    return {suite: described.get("env_seed", str(BY_RUN)) for suite, described in protocol.items()}
 
 
 def _joined(

@@ -1,21 +1,17 @@
-"""The episodes of a run in order, checks that they can be run, and the runs of a sweep."""
+"""The episodes of a run in order, and the runs of a sweep."""
 
 import dataclasses
 import functools
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.cli import format_option, ranges
+from configs.cli import format_option
 from configs.errors import check
-from configs.schema import AXES, OverlapRule, PolicyConfig, RunConfig, SuiteConfig, SweepConfig, Wordings
+from configs.schema import AXES, RunConfig, SuiteConfig, SweepConfig, Wordings
+from contracts.clock import PAUSED, Clock, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
-from contracts.interface import Interface, compare
-from contracts.prompt import FieldsByTask, parse_answer, prompt_fields, write_answer
-from eval.rollout.clock import find_clock
-from eval.rollout.rollout import averaged_channels
-from sim_envs.scripted.policy import HORIZON, Random
+from eval.rollout.clock import open_pricing
 from sim_envs.suite import StateSource, Suite, Task, open_suite
 
 
@@ -140,129 +136,6 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
     return plans
 
 
-def check_playable(
-    *plans: EpisodePlan,
-    kind: str | None = None,
-    interface: Interface | None = None,
-    image_sizes: Mapping[str, tuple[int, int]] | None = None,
-) -> None:
-    """Reject a policy or plan that would fail in every episode.
-
-    The policy has a kind, and conventions; None if they are unknown, or the suite's. Images of the cameras in
-    `image_sizes` are resized for it to these heights and widths, but not enlarged.
-
-    Raises:
-        UsageError: The conventions differ, `replan_steps` exceeds the horizon, a scripted policy cannot play
-            these tasks, or the suite cannot run here.
-    """
-    tasks = {id(task): task for plan in plans for task in plan.tasks}.values()
-    for suite in {id(task.suite): task.suite for task in tasks}.values():
-        chosen, steps = [each.task for each in tasks if each.suite is suite], suite.protocol.replan_steps
-        horizon = HORIZON if kind in ("expert", "noop", "random") else None
-        if interface is not None:
-            _check_conventions(interface, suite, image_sizes or {})
-            horizon = interface.horizon
-        elif kind == "random":
-            Random(suite.interface)
-        elif kind == "expert":
-            _check_expert(suite, chosen)
-        if horizon is not None and steps > horizon:
-            raise UsageError(
-                f"{steps} control steps between queries of {suite.protocol.name}: policy "
-                f"{interface.name if interface else kind!r} answers a query with {horizon} actions; give "
-                f"--replan-steps {horizon} or less"
-            )
-        suite.check(chosen)
-
-
-def _check_conventions(
-    interface: Interface, suite: Suite, image_sizes: Mapping[str, tuple[int, int]]
-) -> None:
-    seen, rendered = interface.observation, suite.interface.observation.camera_sizes
-    any_size = [
-        dataclasses.replace(each, size=None) if each.name in image_sizes else each for each in seen.cameras
-    ]
-    observation = dataclasses.replace(seen, cameras=tuple(any_size))
-    try:
-        compare(dataclasses.replace(interface, observation=observation), suite.interface)
-    except UsageError as error:
-        from eval.policies.resolved import policies_for  # imports JAX, which workers do without
-
-        fitting = policies_for(suite.interface)
-        such_as = f", such as {', '.join(fitting)}" if fitting else ""
-        raise UsageError(f"{error}{such_as}") from None
-    for camera, (height, width) in image_sizes.items():
-        if camera in rendered and height > rendered[camera][0] and width > rendered[camera][1]:
-            have = " × ".join(map(str, rendered[camera]))
-            raise UsageError(
-                f"camera {camera!r}: policy {interface.name!r} declares {height} × {width} pixels, and "
-                f"{suite.protocol.name} renders {have}, which is not enlarged: declare at most {have}, or "
-                f"play a copy of the suite's YAML with `camera_size: {height}`"
-            )
-
-
-def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
-    played = suite.expert_tasks()
-    if not played:
-        raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
-    beyond = [task.name for task in tasks if task not in played]
-    if beyond:
-        raise UsageError(
-            f"the expert of {suite.protocol.name} cannot play {', '.join(beyond)}; give --task-ids "
-            f"{' '.join(ranges(task.task_id for task in played))}, or another policy"
-        )
-
-
-def check_feedback(
-    configs: Sequence[RunConfig], feedback: FieldsByTask, *, policy: str, follows_mode: bool = True
-) -> None:
-    """Reject a source of texts that the policy's prompt does not have, or cannot get.
-
-    A policy that does not follow the mode decides itself when it writes.
-
-    Raises:
-        UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
-    """
-    fields, modes_of = prompt_fields(feedback), defaultdict[str, set[str]](set)
-    for config in configs:
-        if config.feedback is not None:
-            modes_of[config.feedback].add(config.mode)
-    for source, modes in sorted(modes_of.items()):
-        kind, _, frozen = source.partition(":")
-        if not fields:
-            raise UsageError(
-                f"--feedback {source}: the prompt of policy {policy!r} holds no text of this run's language "
-                "tasks; leave it out, or see docs/memory.md"
-            )
-        if follows_mode and kind in ("own", "truth-delayed") and modes == {"actions"}:
-            raise UsageError(
-                f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
-                "mode, or --feedback none or truth"
-            )
-        if kind == "frozen" and len(feedback) > 1:
-            raise UsageError(
-                f"--feedback {source} is the answer of one language task, and {' and '.join(feedback)} fill "
-                "the prompt; choose own, none, truth or truth-delayed"
-            )
-        (answered, *_) = feedback.values()  # in the order of the answer
-        if kind == "frozen" and parse_answer(frozen, answered) is None:
-            example = write_answer({each.field: "TEXT" for each in fields}, answered).replace("\n", " ")
-            fault = f"is not an answer of language task {' '.join(feedback)}" if frozen else "has no text"
-            raise UsageError(f"--feedback {source!r} {fault}; give {f'frozen:{example}'!r}")
-
-
-def check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -> None:
-    """Reject an overlap rule that the policy or a suite's actions do not support, as a UsageError."""
-    if rule == "rtc" and policy.kind != "oxygen":
-        raise UsageError(
-            f"overlap rtc guides the denoising of this project's engine, and policy {policy.name!r} is not "
-            "served by it; choose blend or skip"
-        )
-    if rule == "blend":
-        for suite in plan.suites.values():
-            averaged_channels(suite.interface.action)
-
-
 def overridden(config: RunConfig) -> dict[str, Any]:
     """The fields of a suite's protocol that the run overrides."""
     given = {
@@ -271,7 +144,7 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "variation": config.variation,
         "motion": config.motion,
         "env_seed": config.env_seed,
-        "replan_steps": 1 if config.replan_steps == "asap" else config.replan_steps,
+        "replan_steps": config.replan_steps,
         "trials_per_task": config.num_trials_per_task,
     }
     return {key: value for key, value in given.items() if value is not None}
@@ -297,11 +170,12 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     if len(found) < 2:
         axes = ", ".join("--" + axis.replace("_", "-") for axis in AXES)
         raise UsageError(f"a sweep of one cell: give several values of at least one of {axes}")
-    spellings: dict[str, str] = {}
+    clocks: dict[str, Clock] = {}
     for clock, cell in {cell.clock: cell for cell in reversed(found.values())}.items():
-        described = clock if clock.startswith("replay:") else str(dict(find_clock(cell, ()).describe()))
-        if (same := spellings.setdefault(described, clock)) != clock:
-            raise UsageError(f"clocks {clock!r} and {same!r} are the same; give one of them")
+        is_replay = isinstance(clock, Replay)
+        described = str(clock) if is_replay else str(dict(open_pricing(cell, ()).describe()))
+        if (same := clocks.setdefault(described, clock)) != clock:
+            raise UsageError(f"clocks '{clock}' and '{same}' are the same; give one of them")
     return tuple(found.values())
 
 
@@ -312,7 +186,7 @@ def _effective(options: Mapping[str, Any]) -> dict[str, Any]:
     fields = RunConfig.model_fields
     mode, clock = (options.get(axis, fields[axis].default) for axis in ("mode", "clock"))
     unused = set(unused_in(mode) - {"language_tasks"})  # the same in all cells, like the policy
-    if clock == "paused":
+    if clock == PAUSED:
         unused |= {"while_waiting", "overlap"}
     if options.get("while_waiting") == "hold":
         unused |= {"overlap"}

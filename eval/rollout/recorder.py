@@ -15,6 +15,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from configs.assets import badged
+from contracts.clock import PAUSED, Clock, clock_name
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
 from contracts.errors import in_user_code, one_line
 from contracts.latency import Latency
@@ -247,11 +248,11 @@ class EpisodeCaptions:
         policy: str,
         mode: str,
         has_texts: bool,
-        clock: str,
+        clock: Clock,
         limit_s: float,
         control_hz: float,
     ) -> None:
-        """Begin an episode on assets of a name; `task` is its instruction, `clock` the value of `--clock`."""
+        """Begin an episode on assets of a name; `task` is its instruction."""
         self._caption = Caption(
             task=task,
             episode=f"{badged(key.suite, assets)} · task {key.task_id} · init {key.init_id}",
@@ -260,7 +261,7 @@ class EpisodeCaptions:
             has_texts=has_texts,
             time_s=0.0,
             limit_s=limit_s,
-            clock="" if clock == "paused" else clock.removeprefix("profile:"),
+            clock="" if clock == PAUSED else clock_name(clock),
         )
         self._control_hz = control_hz
         self._issued: list[int] = []

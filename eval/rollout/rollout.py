@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import reprlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -24,11 +24,12 @@ from contracts.errors import UsageError
 from contracts.interface import ActionSpec, Hold, Motion, Rotation
 from contracts.latency import Latency, steps_in
 from contracts.observation import Observation
-from contracts.query import ActionSpan, QueryRecord, Snapshot
+from contracts.query import ActionSpan, FedText, QueryExecution, QueryRecord, QuerySchedule, Snapshot
 from contracts.text import Text
+from contracts.truth import Truth
 from eval.policies.base import Policy, numeric_actions
 from eval.policies.torch_objects import as_numpy
-from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
+from eval.rollout.clock import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from sim_envs.suite import Suite
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_progress, read_truth
@@ -41,7 +42,7 @@ def rollout(
     suite: Suite,
     instruction: str | None = None,
     *,
-    clock: Clock = PAUSED,
+    pricing: Pricing = UNCHARGED,
     while_waiting: WhileWaiting = "continue",
     overlap: OverlapRule = "skip",
     picture_steps: int | None = None,
@@ -70,8 +71,9 @@ def rollout(
     with _before_the_policy_acts():
         world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
-    execution = Execution(world, suite, timeline, watched=clock is not PAUSED, picture_steps=picture_steps)
-    delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
+    charges = pricing != UNCHARGED
+    execution = Execution(world, suite, timeline, watched=charges, picture_steps=picture_steps)
+    delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz)
     while not (timeline.is_over or execution.ended):
         query, rest = timeline.issue(), timeline.rest
         prefix = delays.prefix(query.index, rest) if overlap == "rtc" else None
@@ -79,17 +81,14 @@ def rollout(
         observation = dataclasses.replace(world.observe(), action_prefix=prefix)
         if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
             raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
+        observed = time.perf_counter()
+        execution.begin_query(observation)
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
-        observed = time.perf_counter()
-        execution.read_truth()
+        fed: Mapping[str, FedText] = {}
         if feedback is not None:
-            observation, query.fed = feedback.observed(
-                observation, query.step, query.truth, error=query.truth_error
-            )
-            query.prompt = observation.language
-        query.observation = observation
-        execution.begin_query(observation)
+            truth, error = execution.truths[query.step], execution.truth_error
+            observation, fed = feedback.observed(observation, query.step, truth, error=error)
         min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
         act_began = time.perf_counter()
         actions = policy.act(observation)
@@ -98,31 +97,38 @@ def rollout(
             act_ms = charged_ms
         timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
-        timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
+        timeline.actions_after(pricing.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap == "blend" else None)
         execution.run()
         completing = time.perf_counter()
         reply = policy.complete()
         complete_ms = 1e3 * (time.perf_counter() - completing)
-        latency = clock.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
+        latency = pricing.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
         delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()
-        query.delivered = execution.delivered(reply.finished, latency)
+        delivered = execution.delivered(reply.finished, latency)
         if feedback is not None:
-            feedback.delivered(query.delivered)
-        query.actions = np.asarray(as_numpy(actions))
-        query.timings_ms = {
-            **reply.timings_ms,
-            "observe": 1e3 * (observed - began),
-            "advance": execution.advance_ms,
-        }
-        query.latency = None if clock is PAUSED else latency
-        query.action_prefix, query.prompt_cut = prefix, reply.prompt_cut
-        query.tokens, query.requested, query.dropped = reply.tokens, reply.requested, reply.dropped
-        query.cancelled = len(reply.finished) - len(query.delivered)
-        query.progress = as_progress(world.progress())
-        yield query
+            feedback.delivered(delivered)
+        world_ms = {"observe": 1e3 * (observed - began), "advance": execution.advance_ms}
+        yield QueryRecord(
+            **vars(timeline.query),
+            **vars(execution.record()),
+            actions=np.asarray(as_numpy(actions)),
+            timings_ms={**reply.timings_ms, **world_ms},
+            latency=latency if charges else None,
+            action_prefix=prefix,
+            prompt=None if feedback is None else observation.language,
+            fed=fed,
+            prompt_cut=reply.prompt_cut,
+            tokens=reply.tokens,
+            requested=reply.requested,
+            delivered=delivered,
+            dropped=reply.dropped,
+            cancelled=len(reply.finished) - len(delivered),
+            observation=observation,
+            progress=as_progress(world.progress()),
+        )
 
 
 @contextlib.contextmanager
@@ -142,8 +148,7 @@ class Timeline:
 
     Attributes:
         step: Control steps executed so far.
-        query: Record of the last query; number -1 before the first. Its `step`, `steps`, `actions_step`,
-            `free_step`, `continued`, `held` and `skipped` are kept up to date.
+        query: Schedule of the last query so far; number -1 before the first.
     """
 
     def __init__(self, protocol: SuiteConfig, while_waiting: WhileWaiting) -> None:
@@ -154,7 +159,7 @@ class Timeline:
         self._cursor = self._horizon = 0  # next action of the current chunk, and its length
         self._coming = 0  # length of the chunk that is not yet available
         self.step = 0
-        self.query = QueryRecord(index=-1)
+        self.query = QuerySchedule(index=-1)
 
     @property
     def is_over(self) -> bool:
@@ -167,21 +172,25 @@ class Timeline:
         left = self._horizon - self._cursor
         return ActionSpan(chunk=self._chunk, first=self._cursor, steps=left) if left > 0 else None
 
-    def issue(self) -> QueryRecord:
-        """Issue a query now; returns its record."""
+    def issue(self) -> QuerySchedule:
+        """Issue a query now."""
         now = self.step
-        self.query = QueryRecord(index=self.query.index + 1, step=now, actions_step=now, free_step=now)
+        self.query = QuerySchedule(index=self.query.index + 1, step=now, actions_step=now, free_step=now)
         return self.query
+
+    def _update(self, **changes: int) -> None:
+        self.query = dataclasses.replace(self.query, **changes)
 
     def actions_after(self, milliseconds: float, *, horizon: int) -> None:
         """Set the simulated time until the actions of the query, `horizon` in number, are available."""
-        self.query.actions_step = self.query.free_step = self.step_after(milliseconds)
+        step = self.step_after(milliseconds)
+        self._update(actions_step=step, free_step=step)
         self._coming = horizon
         self._take_chunk()
 
     def busy_for(self, milliseconds: float) -> None:
         """Set how long the policy is busy with the query; at least until its actions are available."""
-        self.query.free_step = max(self.query.actions_step, self.step_after(milliseconds))
+        self._update(free_step=max(self.query.actions_step, self.step_after(milliseconds)))
 
     def step_after(self, milliseconds: float) -> int:
         """The control step `milliseconds` after the query was issued."""
@@ -203,29 +212,33 @@ class Timeline:
 
     def advance(self, span: ActionSpan, steps: int) -> None:
         """Record that `steps` control steps of `next_span` were executed."""
+        query = self.query
         self.step += steps
-        self.query.steps += steps
+        self._update(steps=query.steps + steps)
         if span.chunk is None:
-            self.query.held += steps
+            self._update(held=query.held + steps)
         else:
             self._cursor += steps
-            self.query.continued += steps if self._coming else 0
+            self._update(continued=query.continued + (steps if self._coming else 0))
         self._take_chunk()
 
     def _take_chunk(self) -> None:
         """Switch to the chunk of the last query once it is available."""
         query = self.query
         if self._coming and self.step >= query.actions_step:
-            query.skipped = min(query.continued, self._coming)
-            self._chunk, self._cursor, self._horizon = query.index, query.skipped, self._coming
+            skipped = min(query.continued, self._coming)
+            self._update(skipped=skipped)
+            self._chunk, self._cursor, self._horizon = query.index, skipped, self._coming
             self._coming = 0
 
 
 class Execution:
-    """Executes the actions of a timeline, and adds what happens to the record of its last query.
+    """Executes the actions of a timeline, and records what happens in its last query.
 
     Attributes:
         advance_ms: Wall time of physics since the query was issued.
+        truths: Control step to ground truth since then; None if the world provides none.
+        truth_error: Why one of them is None, if the world failed to provide it.
     """
 
     def __init__(
@@ -247,19 +260,45 @@ class Execution:
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
         self._picture_due = 0
+        self._success = self._failed = False
+        self._begin_record()
+
+    def _begin_record(self) -> None:
         self.advance_ms = 0.0
+        self.truths: dict[int, Truth | None] = {}
+        self.truth_error: str | None = None
+        self._spans: list[ActionSpan] = []
+        self._blended = 0
+        self._executed: list[np.ndarray] = []
+        self._end_effector: list[np.ndarray] = []
+        self._pictures: list[Snapshot] = []
 
     @property
     def ended(self) -> bool:
         """Whether the world has ended the episode."""
-        return self._timeline.query.success or self._timeline.query.failed
+        return self._success or self._failed
 
     def begin_query(self, observation: Observation) -> None:
         """A query was issued on this observation."""
+        self._begin_record()
+        self._read_truth()
         if self._moved:
             self._state, self._moved = observation.state, False
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
-        self.advance_ms = 0.0
+
+    def record(self) -> QueryExecution:
+        """What happened since the query was issued."""
+        return QueryExecution(
+            spans=self._spans,
+            blended=self._blended,
+            truths=self.truths,
+            truth_error=self.truth_error,
+            executed=self._executed,
+            end_effector=self._end_effector,
+            pictures=self._pictures,
+            success=self._success,
+            failed=self._failed,
+        )
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
         """Add the actions of the query; `rest` is that of the previous chunk if it is to be blended in."""
@@ -272,18 +311,18 @@ class Execution:
                 late=min(query.actions_step - query.step, rest.steps),
                 channels=averaged_channels(self._suite.interface.action),
             )
-        query.blended = int((chunk != given).any(axis=1).sum())
+        self._blended = int((chunk != given).any(axis=1).sum())
         self._chunks[query.index] = chunk
 
     def run(self) -> None:
         """Execute all actions that are due, up to success or failure."""
-        timeline, query = self._timeline, self._timeline.query
+        timeline, spans = self._timeline, self._spans
         while not self.ended and (span := timeline.next_span()):
             if self._picture_steps is not None:
                 if timeline.step >= self._picture_due:  # where no query does, and an action follows
                     camera = self._suite.interface.observation.camera_names[0]
                     image = self._world.render(camera)
-                    query.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
+                    self._pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
                     self._picture_due = timeline.step + self._picture_steps
                 span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
             if self._watched:
@@ -298,24 +337,22 @@ class Execution:
                     f"but must return a sim_envs.world.AdvanceResult with 1 to {len(actions)} steps"
                 )
             timeline.advance(span, advance.steps)
-            query.success, query.failed = advance.success, advance.failed
-            query.executed.extend(actions[: advance.steps])
+            self._success, self._failed = advance.success, advance.failed
+            self._executed.extend(actions[: advance.steps])
             if advance.end_effector is not None:
-                query.end_effector.extend(advance.end_effector[1 if query.end_effector else 0 :])
-            if query.spans and query.spans[-1].chunk == span.chunk:
-                query.spans[-1] = query.spans[-1]._replace(steps=query.spans[-1].steps + advance.steps)
+                self._end_effector.extend(advance.end_effector[1 if self._end_effector else 0 :])
+            if spans and spans[-1].chunk == span.chunk:
+                spans[-1] = spans[-1]._replace(steps=spans[-1].steps + advance.steps)
             else:
-                query.spans.append(span._replace(steps=advance.steps))
+                spans.append(span._replace(steps=advance.steps))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                self.read_truth()
+                self._read_truth()
 
-    def read_truth(self) -> None:
+    def _read_truth(self) -> None:
         """Record the truth at this control step, or why the world fails to provide it."""
-        query = self._timeline.query
-        truth, error = read_truth(self._world)
-        query.truths[self._timeline.step] = truth
-        query.truth_error = query.truth_error or error
+        self.truths[self._timeline.step], error = read_truth(self._world)
+        self.truth_error = self.truth_error or error
 
     def _actions(self, span: ActionSpan) -> np.ndarray:
         """The actions of a span, or the hold action at the state where holding began."""
@@ -335,7 +372,7 @@ class Execution:
         """The texts finished in the query that were delivered before the episode ended."""
         timeline, timed = self._timeline, zip(texts, latency.texts_ms, strict=True)
         steps = [(text, timeline.step_after(after_ms)) for text, after_ms in timed]
-        return [dataclasses.replace(text, step=step) for text, step in steps if step in timeline.query.truths]
+        return [dataclasses.replace(text, step=step) for text, step in steps if step in self.truths]
 
 
 class ActionError(ValueError):

@@ -6,6 +6,7 @@ from eval.records.run_folders import Run, SweepFolder, new_run
 from eval.rollout.evaluation import MonitorFactory, exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.plan import cells_of
+from eval.rollout.prepare import prepare
 
 
 def run_sweep(
@@ -28,7 +29,7 @@ def run_sweep(
         else:
             runs = tuple(new_run(folder.path, cell) for cell in cells_of(folder.config()))
         try:
-            results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
+            results = run_evaluation(prepare(runs, executor=executor), monitor=monitor, max_errors=max_errors)
         except BaseException:
             folder.drop_unless_begun()
             raise

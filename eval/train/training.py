@@ -24,7 +24,8 @@ from eval.policies.resolved import policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import choose_executor
-from eval.rollout.plan import check_feedback, check_playable, make_plan
+from eval.rollout.plan import make_plan
+from eval.rollout.prepare import check_feedback, check_playable, prepare
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
 from oxygen.presets.language_tasks import language_task
@@ -99,7 +100,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
                 return {}
             run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": shown(saved)}))
             executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
-            (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
+            (results,) = run_evaluation(prepare([run], executor=executor), monitor=EvaluationConsole)
             rates = {suite: row.pc_success for suite, row in results.suites.items()}
             return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 

@@ -11,7 +11,6 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import hash_of
-from contracts.motion import NONE, parse_motion
 from sim_envs.droid.control import ROBOSUITE, Control, interface
 from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task
 from sim_envs.gl import choose_backend, require_backend
@@ -66,7 +65,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         tasks = list(tasks)
         self._check_mujoco()
         require_backend()
-        require_movable(tasks, self.protocol.motion, self.tasks(), self._can_move)
+        require_movable(tasks, self.protocol.moving, self.tasks(), self._can_move)
         for task in tasks:
             for init_id in range(STORED):
                 draw(self._tasks[task.task_id], init_id=init_id, seed=0)
@@ -76,13 +75,13 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         choose_backend()  # MuJoCo reads the choice on import
         from sim_envs.droid.sim import DroidSim
 
-        require_movable([task], self.protocol.motion, self.tasks(), self._can_move)
+        require_movable([task], self.protocol.moving, self.tasks(), self._can_move)
         return DroidSim(
             self._tasks[task.task_id],
             control=self.environment.control,
             image_height=self.protocol.camera_size,
             variation=self.protocol.variation or 0.0,
-            motion=parse_motion(self.protocol.motion or NONE),
+            motion=self.protocol.moving,
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:

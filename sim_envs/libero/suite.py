@@ -5,10 +5,8 @@ from typing import Any
 
 from configs.errors import check
 from configs.schema import Preset, SuiteConfig, Wordings
-from contracts.env_seed import parse_env_seed
 from contracts.episode import EpisodeKey
 from contracts.hashing import hash_of
-from contracts.motion import NONE, parse_motion
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import PINNED_VERSIONS, check_versions, find_assets
@@ -82,20 +80,20 @@ class LiberoSuite:
         require_available(own, self._tasks)
         for task in own:
             require_assets(task, self._asset_set)
-        require_movable(own, self.protocol.motion, self._tasks, _can_move)
+        require_movable(own, self.protocol.moving, self._tasks, _can_move)
 
     def open(self, task: Task) -> World:
         """Open a simulator of the task."""
         from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
 
         own = self._tasks[task.task_id]
-        require_movable([own], self.protocol.motion, self._tasks, _can_move)
+        require_movable([own], self.protocol.moving, self._tasks, _can_move)
         return LiberoSim(
             own,
             assets=self._asset_set,
             camera_size=self.protocol.camera_size,
-            motion=parse_motion(self.protocol.motion or NONE),
-            env_seed=parse_env_seed(self.protocol.env_seed),
+            motion=self.protocol.moving,
+            env_seed=self.protocol.env_seed,
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:

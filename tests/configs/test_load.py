@@ -10,7 +10,7 @@ from configs.load import load, names, overlay
 from configs.profile import ProfileConfig
 from configs.schema import PolicyConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig, read_feedback
 from contracts.errors import UsageError, unknown
-from contracts.motion import Drift, Shuttle, parse_motion
+from contracts.motion import Drift, Shuttle, Static, parse_motion
 from contracts.prompt import PromptField, cleaned, compose, parse_answer, prompt_fields, write_answer
 
 
@@ -103,13 +103,13 @@ def test_an_invalid_preset_is_refused_in_one_line(schema, content, said):
 
 def test_motions_are_in_cm_per_second_and_have_one_spelling():
     for text, motion, spelling in (
-        ("none", None, "none"),
+        ("none", Static(), "none"),
         ("shuttle:3.0", Shuttle(speed=0.03, period=4.0), "shuttle:3,4"),
         ("shuttle:1.5,2", Shuttle(speed=0.015, period=2.0), "shuttle:1.5,2"),
         ("drift:6", Drift(speed=0.06), "drift:6"),
     ):
         assert parse_motion(text) == motion
-        assert SuiteConfig(**MOVING | {"motion": text}).motion == spelling
+        assert str(SuiteConfig(**MOVING | {"motion": text}).motion) == spelling
 
 
 def test_a_preset_may_be_a_file(tmp_path):

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from configs.errors import check
 from configs.schema import RunConfig, VariantsConfig
 from contracts.episode import EpisodeKey
 from eval.metrics.rows import RunRows
@@ -15,6 +17,7 @@ from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.executors import executor
+from eval.rollout.prepare import prepare
 from sim_envs.fake import FakeWorld
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
@@ -29,19 +32,25 @@ def begin(output_dir: Path, asked: VariantsConfig = VARIANTS) -> list[Run]:
 
 def evaluate(*runs: Run, **how: Any) -> list[RunRows]:
     """Run what is left of an evaluation, as the command line does."""
-    return evaluation.run_evaluation(*runs, monitor=EvaluationConsole, **how)
+    how = {"monitor": EvaluationConsole, **how}
+    playing = {name: how.pop(name) for name in ("monitor", "max_errors") if name in how}
+    return evaluation.run_evaluation(prepare(runs, **how), **playing)
+
+
+def changed(config: RunConfig, **changes: Any) -> RunConfig:
+    return check(RunConfig, {**config.model_dump(), **changes}, source="changes")
 
 
 def play(output_dir: Path, config: RunConfig = CONFIG, how: Mapping = {}, **changes: Any) -> RunFolder:
     """A whole run, with changes to its configuration."""
-    run = new_run(output_dir, config.model_copy(update=changes))
+    run = new_run(output_dir, changed(config, **changes))
     evaluate(run, **how)
     return run.folder
 
 
 def play_until_ctrl_c(output_dir: Path, config: RunConfig = CONFIG, **changes: Any) -> RunFolder:
     """A run that Ctrl-C ends, in the query `interrupted_at` of its policy."""
-    run = new_run(output_dir, config.model_copy(update=changes))
+    run = new_run(output_dir, changed(config, **changes))
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)
     return run.folder
@@ -51,10 +60,13 @@ def play_until_ctrl_c(output_dir: Path, config: RunConfig = CONFIG, **changes: A
 def started(monkeypatch) -> list[RunConfig]:
     """The configurations that command lines would have run."""
     runs: list[RunConfig] = []
-    monkeypatch.setattr(
-        "eval.rollout.evaluation.run_evaluation",
-        lambda *variants, **how: runs.extend(variant.config for variant in variants) or [],
-    )
+
+    def prepared(variants, **how):
+        runs.extend(variant.config for variant in variants)
+        return SimpleNamespace(configs=[variant.config for variant in variants])
+
+    monkeypatch.setattr("eval.rollout.prepare.prepare", prepared)
+    monkeypatch.setattr("eval.rollout.evaluation.run_evaluation", lambda *_, **how: [])
     return runs
 
 

@@ -6,7 +6,9 @@ import pytest
 from configs.schema import RunConfig
 from contracts.errors import UsageError
 from eval import preflight
-from eval.rollout import preflight as checks
+from eval.rollout import machine
+from eval.rollout import readiness as checks
+from eval.rollout.machine import require_quick_checks
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero import assets as libero_assets
 from sim_envs.libero import preflight as libero_checks
@@ -28,8 +30,8 @@ def test_a_ready_machine_has_no_failures(tmp_path, capsys):
 
 
 def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused):
-    monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
-    monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
+    monkeypatch.setattr(machine, "_NO_DISK_GB", float("inf"))
+    monkeypatch.setattr(machine, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"
     blocked.write_text("")
     options = ("--suite", "gym_reacher", "--policy", "expert", "--num-envs", "4096")
@@ -43,13 +45,13 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused
 
 def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
-    checks.require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
+    monkeypatch.setattr(machine, "_LOW_DISK_GB", float("inf"))
+    require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
     assert len(said) == 1
     assert said[0].startswith("warning: disk")
-    monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
+    monkeypatch.setattr(machine, "_NO_DISK_GB", float("inf"))
     with pytest.raises(UsageError, match=r"disk: .* GB free"):
-        checks.require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
+        require_quick_checks(tmp_path, num_envs=1, videos=True, notify=said.append)
 
 
 @pytest.mark.parametrize(

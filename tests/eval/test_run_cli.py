@@ -15,6 +15,7 @@ import yaml
 
 from configs.load import load
 from configs.schema import GridConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig
+from contracts.clock import MEASURED, Profile
 from contracts.errors import UsageError
 from eval import droid, libero, run, sweep
 from eval.policies.resolved import read_policy
@@ -51,7 +52,7 @@ def test_without_options_the_demo_runs(started):
     assert call(droid.app, "--mode", "unified") == call(droid.app, "--init-ids", "7") == 0
     isolated, unified, own = started
     assert [isolated.mode, unified.mode] == ["isolated", "unified"]
-    assert [unified.clock, own.clock] == ["profile:jetson-thor-roofline", "paused"]
+    assert [str(unified.clock), str(own.clock)] == ["profile:jetson-thor-roofline", "paused"]
     assert unified.policy == own.policy == "tiny_droid"
     assert unified.suites == own.suites == ("droid_tabletop",)
     assert len(unified.task_ids) * len(unified.init_ids) == 9
@@ -62,7 +63,7 @@ def test_without_options_the_demo_runs(started):
     [
         ("--mode shared --against actions", {}),
         ("--language-tasks narration --tokens-per-frame 2", {"tokens_per_frame": 2}),
-        ("--clock measured --deadline-ms 90 --output-dir elsewhere", {"clock": "measured"}),
+        ("--clock measured --deadline-ms 90 --output-dir elsewhere", {"clock": MEASURED}),
         ("--video none", {"video": "none"}),
     ],
 )
@@ -129,20 +130,20 @@ def test_options_with_several_values_are_a_grid_and_replace_those_of_a_preset(mo
     asked: list[SweepConfig] = []
     monkeypatch.setattr("eval.rollout.sweep.run_sweep", lambda folder, **how: asked.append(folder.config()))
     line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90"
-    line += " --mode actions unified --text-every 1,4 --replan-steps 5 asap"
+    line += " --mode actions unified --text-every 1,4 --replan-steps 5 1"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
     grid = GridConfig(
         clock=("fixed:0,0", "fixed:50,90"),
         mode=("actions", "unified"),
         text_every=(1, 4),
-        replan_steps=(5, "asap"),
+        replan_steps=(5, 1),
     )
     shared = {"suites": ("libero_object",), "init_ids": (0, 1), "video": "none", "batch_size": 2}
     assert asked == [SweepConfig(**shared, grids=(grid,))]
     line = "--config modes --clock profile:h200 --init-ids 3"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
     assert asked[1].init_ids == (3,)
-    assert {grid.clock for grid in asked[1].grids} == {("profile:h200",)}
+    assert {grid.clock for grid in asked[1].grids} == {(Profile("h200"),)}
     assert asked[1].grids[-1].tokens_per_frame == (1, 5)
 
 
@@ -163,7 +164,7 @@ NOOP = "--suite libero_object --init-ids 0-1 --policy noop"
         (libero, "--policy tiny --mode parallel --clock profile:rtx4090", ["'rtx4090'", "parallel"]),
         (libero, "--policy expert --overlap rtc --clock fixed:100", ["'expert'", "choose blend or skip"]),
         (libero, "--policy tiny --overlap rtc --clock profile:two-core", ["'two-core'", "guided_denoise"]),
-        (libero, "--policy tiny --replan-steps asap", ["asap", "clock"]),
+        (libero, "--policy tiny --replan-steps asap", ["asap", "whole number"]),
         (libero, "--resume", ["nothing to resume"]),
         (libero, "--policy noop --query-timeout 5", ["--query-timeout 5 is for a Python class, not noop"]),
         (libero, "--policy noop --query-timeout 0", ["query_timeout is '0'"]),

@@ -25,6 +25,7 @@ from eval.records.run_folders import find_unfinished, new_run
 from eval.report.watch_server import LiveReport
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Processes
+from eval.rollout.prepare import prepare
 from eval.rollout.recorder import LivePicture
 from eval.watch import app
 from tests.eval.conftest import evaluate, play_until_ctrl_c
@@ -114,7 +115,7 @@ def test_two_worlds_are_shown_while_they_play(tmp_path, monkeypatch):
         watcher.start()
         return EvaluationConsole(runs, plan)
 
-    run_evaluation(run, monitor=monitor, executor=Processes(num_envs=2))
+    run_evaluation(prepare([run], executor=Processes(num_envs=2)), monitor=monitor)
     watcher.join()
     assert sizes == [(32, 16)] * 2
     assert not list(run.folder.path.rglob("*.jpg"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
-from contracts.motion import Drift, Shuttle, parse_motion
+from contracts.motion import Drift, Shuttle, Static, parse_motion
 from contracts.truth import Phase
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from sim_envs.droid.control import Control
@@ -200,7 +200,8 @@ class MovingWorld:
     def states(self, motion: str, *, init_id: int = 0, seed: int = 7, steps: int = 40) -> np.ndarray:
         """Positions and velocities while the robot holds still, after every control step."""
         holder: Any = self.sim if isinstance(self.sim, LiberoSim) else self.sim.station
-        holder._motion = parse_motion(motion)
+        parsed = parse_motion(motion)
+        holder._motion = None if isinstance(parsed, Static) else parsed
         self.sim.reset(init_id=init_id, seed=seed, settle_steps=self.settle_steps)
         seen = [np.concatenate([self.data.qpos, self.data.qvel])]
         for _ in range(steps):

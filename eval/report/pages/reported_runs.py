@@ -6,15 +6,16 @@ from typing import Any
 
 from configs.assets import badged
 from configs.cli import ranges
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, solved
 from contracts.errors import UsageError, pluralize
-from contracts.motion import NONE
+from contracts.motion import Static
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords
 from eval.records.schema import RunFolder
 from eval.report.figures import colours_of
 from eval.report.labels import labels_of
-from eval.report.table import PAUSED, format_clock_of
+from eval.report.table import format_clock_of
 
 _STILL = "simulated time stands still while the policy computes"
 
@@ -94,7 +95,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
     return {
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
         **({"Mode": identity.mode} if identity.mode != "actions" else {}),
-        **({"Texts in the prompt": identity.feedback} if identity.feedback else {}),
+        **({"Texts in the prompt": str(identity.feedback)} if identity.feedback else {}),
         **{
             f"Protocol of {suite}": _format_suite(world)
             for suite, world in manifest.get("protocol", {}).items()
@@ -119,7 +120,7 @@ def _format_suite(world: Mapping[str, Any]) -> str:
         f"{pluralize(suite['settle_steps'], 'settle step')} before",
         f"a query every {pluralize(suite['replan_steps'], 'control step')}",
         f"cameras of {suite['camera_size']} pixels",
-        *([] if motion in (None, NONE) else [f"motion {motion}"]),
+        *([] if motion in (None, str(Static())) else [f"motion {motion}"]),
         *([f"environment's seed {world['env_seed']}"] if "env_seed" in world else []),
         *([f"{world['initial_states']} initial states"] if "initial_states" in world else []),
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from configs.assets import STANDINS, badged
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved
 from contracts.errors import UsageError, pluralize
 from contracts.query import QueryRecord
@@ -34,7 +35,7 @@ from eval.report.pages.site import (
     whisker,
     write_files,
 )
-from eval.report.table import PAUSED, Column, Table, clock_label, differ
+from eval.report.table import Column, Table, clock_label, differ
 
 REPORT = "report"
 """Name of the report's folder within a run's folder."""

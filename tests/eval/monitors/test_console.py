@@ -11,7 +11,6 @@ import pytest
 
 from eval.monitors import console
 from eval.records import query_logs, reader
-from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, VARIANTS, begin, evaluate, play
 from tests.eval.factory import RunBuilder, episode, key
@@ -26,7 +25,7 @@ def test_a_redirected_run_says_once_a_minute_how_far_it_is_and_ends_with_its_rep
     clock = SimpleNamespace(monotonic=lambda: next(times), perf_counter=time.perf_counter)
     monkeypatch.setattr(console, "time", clock)
     runs = begin(tmp_path)
-    evaluation.run_evaluation(*runs, monitor=functools.partial(console.EvaluationConsole, report=True))
+    evaluate(*runs, monitor=functools.partial(console.EvaluationConsole, report=True))
     lines = capsys.readouterr().out.splitlines()
     (page,) = tmp_path.rglob("index.html")
     assert f"report   {page}" in lines
@@ -48,7 +47,7 @@ def test_query_logs_are_parsed_once_for_results_comparisons_and_page(tmp_path, s
     monkeypatch.setattr(reader, "read_queries", counted)
     runs = begin(tmp_path, VARIANTS.model_copy(update={"mode": ("isolated", "shared", "unified")}))
     monitor = functools.partial(console.EvaluationConsole, report=True, verbose=True)
-    results = evaluation.run_evaluation(*runs, monitor=monitor)
+    results = evaluate(*runs, monitor=monitor)
     logs = [(each.records.folder, key) for each in results for key in each.records.episodes]
     assert Counter(parsed) == Counter(logs)
 
@@ -58,7 +57,7 @@ def test_verbose_prints_tasks_texts_and_whole_comparisons_before_the_last_screen
     verbose, tmp_path, stage, capsys
 ):
     monitor = functools.partial(console.EvaluationConsole, verbose=verbose)
-    evaluation.run_evaluation(*begin(tmp_path), monitor=monitor)
+    evaluate(*begin(tmp_path), monitor=monitor)
     details, _, last = capsys.readouterr().out.rpartition("tiny on libero_object")
     for word in ("McNemar", "non-inferior", "alphabet soup", "latency"):
         assert (word in details) == verbose

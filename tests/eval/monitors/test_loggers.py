@@ -15,6 +15,7 @@ from eval.monitors.console import EvaluationConsole
 from eval.monitors.loggers import LoggingMonitor, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout.evaluation import run_evaluation
+from eval.rollout.prepare import prepare
 from tests.commands import call
 from tests.eval.conftest import CONFIG
 from tests.oxygen.training.test_run import records
@@ -64,7 +65,7 @@ def evaluate(*runs, opens=Log):
         log = LoggingMonitor(of, plan, name="memory", open_logger=opens)
         return Monitor(log, EvaluationConsole(of, plan))
 
-    return run_evaluation(*runs, monitor=monitor, max_errors=9)
+    return run_evaluation(prepare(runs), monitor=monitor, max_errors=9)
 
 
 def in_two_modes(folder, config):
@@ -173,7 +174,7 @@ def test_both_trackers_are_told_the_same_also_beside_tensorboard(name, monkeypat
     module = Tracker(mode="offline")
     monkeypatch.setitem(sys.modules, name, module)
     run = new_run(tmp_path, WITH_VIDEO)
-    run_evaluation(run, monitor=with_log(EvaluationConsole, ["tensorboard", name]))
+    run_evaluation(prepare([run]), monitor=with_log(EvaluationConsole, ["tensorboard", name]))
     assert "success/rate" in scalars(run.folder.path)
     (told,) = module.runs
     options = told.options
@@ -217,9 +218,9 @@ def interrupted_and_resumed(runs, policy, logger):
     config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
     monitor = with_log(EvaluationConsole, [logger])
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(runs, config), monitor=monitor)
+        run_evaluation(prepare([new_run(runs, config)]), monitor=monitor)
     (run,) = find_unfinished(runs, {})
-    run_evaluation(run, monitor=monitor)
+    run_evaluation(prepare([run]), monitor=monitor)
     return run
 
 
@@ -241,7 +242,7 @@ def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["eval.run", "--policy=ws://me:S3CRET@host"])
     runs = in_two_modes(tmp_path, WITH_VIDEO)
-    run_evaluation(*runs, monitor=with_log(EvaluationConsole, ["wandb"]))
+    run_evaluation(prepare(runs), monitor=with_log(EvaluationConsole, ["wandb"]))
     for run in runs:
         (file,) = run.folder.path.rglob("*.wandb")
         content = file.read_bytes()

@@ -22,7 +22,8 @@ from eval.policies.interprocess import ImageBlock
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
 from eval.records.protocol import format_inputs
-from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
+from eval.rollout.plan import EpisodePlan, TaskPlan
+from eval.rollout.prepare import check_playable
 from eval.testing import check_policy
 from oxygen.model import params
 from oxygen.model.config import PRESETS, TINY

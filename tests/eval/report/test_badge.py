@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from configs.assets import STANDINS, badge
+from contracts.clock import PAUSED
 from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
 from eval.report.comparison_verdict import judge_all, show
@@ -60,7 +61,7 @@ def exports(runs: list[RunFolder], folder: Path) -> list[str]:
 
 
 def captions(runs: list[RunFolder], folder: Path) -> list[str]:
-    how = {"task": "lift it", "policy": "tiny", "mode": "actions", "has_texts": False, "clock": "paused"}
+    how = {"task": "lift it", "policy": "tiny", "mode": "actions", "has_texts": False, "clock": PAUSED}
     assets = runs[0].read_manifest()["assets"]["name"]
     return [EpisodeCaptions(key(), assets=assets, **how, limit_s=14.0, control_hz=20.0).at(0).episode]
 

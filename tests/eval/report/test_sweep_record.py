@@ -12,7 +12,7 @@ from eval.report.table import Table
 from scripts import results as results_pages
 from tests.commands import ROOT
 
-SCHEDULE = {"text_every": 1, "tokens_per_frame": 5, "replan_steps": "asap"}
+SCHEDULE = {"text_every": 1, "tokens_per_frame": 5, "replan_steps": 1}
 OPTIONS = {**SCHEDULE, "motion": "none", "while_waiting": "continue", "overlap": "skip"}
 CELLS = (("actions", 2, 5), ("actions", 2, 10), ("actions", 2, 15), ("unified", 2, 5))
 

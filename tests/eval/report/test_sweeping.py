@@ -60,7 +60,7 @@ def test_recordings_of_one_machine_are_different_clocks(tmp_path):
     measured = {"assets": {"name": "none", "digest": ""}, "clock": {"kind": "measured"}}
     runs = [RunBuilder.at(tmp_path / name, protocol={"libero_object": measured}) for name in "ab"]
     clocks = ["measured", *(f"replay:{run.path}" for run in runs)]
-    assert [cell.clock for cell in cells({"clock": clocks})] == clocks
+    assert [str(cell.clock) for cell in cells({"clock": clocks})] == clocks
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_recordings_of_one_machine_are_different_clocks(tmp_path):
     [
         ({}, ["a sweep of one cell", "--clock", "--text-every"]),
         ({"clock": ["fixed:50", "fixed:50"]}, ["a sweep of one cell"]),
-        ({"clock": ["fixed:50", "fixed:50,50"]}, ["'fixed:50' and 'fixed:50,50' are the same"]),
+        ({"clock": ["fixed:50", "fixed:50,50"]}, ["a sweep of one cell"]),
         ({"clock": [], "mode": ["isolated", "unified"]}, ["`clock` has no value"]),
-        ({"clock": ["fixed:50"], "replan_steps": [5, "soon"]}, ["'soon'", "asap"]),
+        ({"clock": ["fixed:50"], "replan_steps": [5, "soon"]}, ["'soon'", "a number (7)"]),
         ({"clock": ["fixed:50"], "text_every": [1, 0]}, ["--text-every 0", "text_every is 0"]),
     ],
 )

@@ -12,6 +12,7 @@ from configs.errors import check
 from configs.paths import read_json_object
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
+from contracts.clock import Profile, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.latency import Latency
@@ -20,17 +21,17 @@ from contracts.text import DecodeWork
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
 from eval.rollout.clock import (
-    PAUSED,
+    UNCHARGED,
     DelayEstimator,
     LatencyModel,
     TimedQuery,
     UnknownLatencyError,
-    find_clock,
     jitter,
+    open_pricing,
 )
 from eval.rollout.executors.executor import SERIAL, Processes
 from sim_envs.fake import FakeSuite
-from tests.eval.conftest import CONFIG, evaluate, play, play_until_ctrl_c
+from tests.eval.conftest import CONFIG, changed, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import reply
 from tests.eval.doubles import text_finished as text
 from tests.eval.rollout.scaled import records, suite_file
@@ -39,7 +40,7 @@ KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
 
 def clock(name: str, **config):
-    return find_clock(RunConfig(clock=name, **config), [KEY])
+    return open_pricing(changed(RunConfig(), clock=name, **config), [KEY])
 
 
 def call(**changes) -> TimedQuery:
@@ -53,7 +54,7 @@ def test_fixed_delivers_texts_when_the_policy_is_free_and_paused_at_once(name, e
     latency = clock(name).latency(call(reply=reply(finished=(text(0), text(1))), complete_ms=9.0))
     assert (latency.actions_ms, latency.busy_ms) == expected
     assert list(latency.texts_ms) == [expected[1]] * 2
-    assert (clock(name) is PAUSED) == (name == "paused")
+    assert (clock(name) == UNCHARGED) == (name == "paused")
 
 
 def test_measured_charges_policy_time_alone():
@@ -79,7 +80,7 @@ def test_a_profile_charges_the_work_that_the_engine_reports():
 def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
     with pytest.raises(UnknownLatencyError, match="does not say what it computed"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
-    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": "profile:jetson-thor"}))
+    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": Profile("jetson-thor")}))
     with pytest.raises(UsageError, match="does not run on it; choose another clock"):
         evaluate(run)
     assert not run.folder.path.exists()
@@ -124,8 +125,8 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
     ):
         with pytest.raises(UsageError, match=problem):
             play(tmp_path, clock=f"replay:{clock_of.path}", **changes)
-    changes = {"clock": f"replay:{measured.path}", "overlap": "rtc"}
-    replayed = find_clock(CONFIG.model_copy(update=changes), [])
+    changes = {"clock": Replay(str(measured.path)), "overlap": "rtc"}
+    replayed = open_pricing(CONFIG.model_copy(update=changes), [])
     key = next(iter(measured.episodes()))
     with pytest.raises(UnknownLatencyError, match="this is one more"):
         replayed.latency(call(key=key, index=99))
@@ -143,7 +144,7 @@ def test_a_replay_of_a_sweeps_cell_in_another_mode_is_of_one_on_the_same_clock(t
             manifest = run.read_manifest() | {"variants": [each.run_id for each in runs]}
             manifest["config"]["clock"] = name
             run.write_manifest(manifest)
-        return find_clock(CONFIG.model_copy(update={"clock": f"replay:{runs[0].path}", "mode": mode}), [])
+        return open_pricing(CONFIG.model_copy(update={"clock": Replay(str(runs[0].path)), "mode": mode}), [])
 
     key = next(iter(runs[0].episodes()))
     asked = call(key=key)
@@ -177,7 +178,7 @@ def test_clock_and_waiting_rule_are_part_of_the_protocol(policy, tmp_path):
 
 
 def test_on_a_measured_clock_the_expected_delay_is_the_longest_of_ten():
-    estimator = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20)
+    estimator = DelayEstimator(open_pricing(RunConfig(clock="measured"), []), KEY, control_hz=20)
     left = ActionSpan(chunk=0, first=1, steps=9)
     delays = []
     for milliseconds in (120, *[60] * 10, 4000):
@@ -361,10 +362,10 @@ def test_schedules_with_equal_a_and_b_give_equal_episodes_bit_for_bit(where, pro
     device.write_text(yaml.safe_dump(profile.model_dump(mode="json", exclude_none=True)))
     texts = {"clock": f"profile:{device}", "text_every": 1}
     schedules = [
-        ("actions", {"clock": "fixed:100,150", "replan_steps": "asap"}),
+        ("actions", {"clock": "fixed:100,150", "replan_steps": 1}),
         ("actions", {"clock": "fixed:52,137", "replan_steps": 2}),
         ("actions", {"clock": "fixed:100", "replan_steps": 3}),
-        ("isolated", {**texts, "replan_steps": "asap"}),  # 60 ms and two prefills more, and decoding
+        ("isolated", {**texts, "replan_steps": 1}),  # 60 ms and two prefills more, and decoding
         ("unified", {**texts, "replan_steps": 3}),
     ]
     world = {} if where == "fake" else {"suites": (where,), "assets": "standins", "task_ids": (0,)}

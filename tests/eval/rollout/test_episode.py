@@ -9,6 +9,7 @@ import pytest
 
 from configs.exits import DeferredSignals
 from configs.schema import RunConfig
+from contracts.clock import Fixed
 from contracts.episode import EpisodeKey, Outcome
 from contracts.latency import Latency
 from contracts.nouns import Nouns
@@ -226,7 +227,7 @@ def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
     words = {"task": "x", "policy": "mine", "mode": "unified", "has_texts": True}
-    made = EpisodeCaptions(KEY, **words, assets="libero", clock="fixed:50,200", limit_s=9.0, control_hz=20.0)
+    made = EpisodeCaptions(KEY, **words, assets="libero", clock=Fixed(50, 200), limit_s=9.0, control_hz=20.0)
     said = text_finished(0, task=task, text=text, step=step)
     truths = {step: FakeWorld(steps=step).truth()}
     for start, delivered in ((0, []), (4, [said])):

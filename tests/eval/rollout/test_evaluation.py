@@ -15,7 +15,7 @@ from eval.policies.base import PolicyLostError
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout import evaluation
+from eval.rollout import evaluation, manifest, prepare
 from eval.rollout.evaluation import exit_code
 from eval.rollout.rollout import ActionError
 from sim_envs.fake import FakeSuite
@@ -173,19 +173,19 @@ def refused(tmp_path) -> str:
 
 def test_resume_refuses_other_options_of_the_policy(tmp_path, policy, monkeypatch):
     interrupted(policy, tmp_path)
-    resolved = evaluation.resolve_policy(CONFIG)
+    resolved = prepare.resolve_policy(CONFIG)
     other = resolved.policy.model_copy(update={"weights_seed": 5})
-    monkeypatch.setattr(evaluation, "resolve_policy", lambda _: dataclasses.replace(resolved, policy=other))
+    monkeypatch.setattr(prepare, "resolve_policy", lambda _: dataclasses.replace(resolved, policy=other))
     assert "begun with policy_options.weights_seed None, this has 5" in refused(tmp_path)
 
 
 def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeypatch):
-    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "a" * 64)
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
     left = interrupted(policy, tmp_path).read_manifest()
     with monkeypatch.context() as other:
         without_physics(other, find_assets=lambda source: FakeAssets(digest="1" * 12))
         assert "libero_object.assets '000000000000', this has '111111111111'" in refused(tmp_path)
-    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "b" * 64)
     assert f"weights_sha256 '{'a' * 64}', this has '{'b' * 64}'" in refused(tmp_path)
     (again,) = find_unfinished(tmp_path / "runs", {})
     assert again.folder.read_manifest() == left

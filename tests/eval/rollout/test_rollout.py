@@ -17,7 +17,7 @@ from contracts.interface import Hold, Interface, Motion, Rotation
 from contracts.latency import steps_in
 from contracts.observation import ActionPrefix
 from eval.policies.python import WithTimeout
-from eval.rollout.clock import find_clock
+from eval.rollout.clock import open_pricing
 from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
@@ -42,8 +42,10 @@ def noting(asked, thing, *names):
 def test_measured_charges_the_time_that_a_policy_reports():
     policy = FakePolicy()
     policy.charged_ms = 500.0
-    clock = find_clock(RunConfig(clock="measured"), [KEY])
-    first, *_ = rollout(FakeWorld(success_at=8), WithTimeout(policy, 60.0), KEY, libero_object(), clock=clock)
+    pricing = open_pricing(RunConfig(clock="measured"), [KEY])
+    first, *_ = rollout(
+        FakeWorld(success_at=8), WithTimeout(policy, 60.0), KEY, libero_object(), pricing=pricing
+    )
     assert first.latency.actions_ms == 500.0
 
 
@@ -85,8 +87,8 @@ def timed(latency: str, world: FakeWorld | None = None, policy: FakePolicy | Non
     """The queries of an episode on a clock with a fixed latency; a control step is 50 ms."""
     world, policy = world or FakeWorld(), policy or FakePolicy(actions=np.arange(70.0).reshape(10, 7))
     suite = libero_object(max_steps=how.pop("max_steps", 20), replan_steps=5)
-    clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
-    return list(rollout(world, policy, KEY, suite, clock=clock, picture_steps=4, **how))
+    pricing = open_pricing(RunConfig(clock=f"fixed:{latency}"), [KEY])
+    return list(rollout(world, policy, KEY, suite, pricing=pricing, picture_steps=4, **how))
 
 
 class Diverging(FakeWorld):
@@ -161,8 +163,8 @@ def test_a_hold_action_uses_the_state_where_holding_began():
     suite = libero_object(max_steps=12, replan_steps=2, settle_steps=0)
     suite.interface = held_at_its_state(suite.interface)
     chunk = np.tile(np.arange(1.0, 5.0)[:, None], (1, 7))
-    clock = find_clock(RunConfig(clock="fixed:300"), [KEY])
-    list(rollout(Obeying(), FakePolicy(actions=chunk), KEY, suite, clock=clock))
+    pricing = open_pricing(RunConfig(clock="fixed:300"), [KEY])
+    list(rollout(Obeying(), FakePolicy(actions=chunk), KEY, suite, pricing=pricing))
     # | - - - - - - | a0 a1 a2 a3 - -
     assert told == [0] * 6 + [1, 2, 3, 4, 4, 4]
 
@@ -171,7 +173,7 @@ def test_a_hold_action_uses_the_state_where_holding_began():
 def test_queries_record_executed_actions_and_the_end_effectors_path(clock, waiting):
     world, suite = FakeWorld(success_at=13), libero_object(settle_steps=2)
     policy = FakePolicy(actions=np.linspace(-0.1, 0.1, 70).reshape(10, 7))
-    how = {"clock": find_clock(RunConfig(clock=clock), [KEY]), "while_waiting": waiting}
+    how = {"pricing": open_pricing(RunConfig(clock=clock), [KEY]), "while_waiting": waiting}
     queries = list(rollout(world, policy, KEY, suite, **how))
     steps = np.concatenate([np.diff(query.end_effector, axis=0) for query in queries])
     executed = np.concatenate([query.executed for query in queries])
@@ -197,12 +199,13 @@ def scheduled(latencies, *, replan, horizon, limit, waiting="continue"):
     for actions, busy in latencies:
         if timeline.is_over:
             break
-        query = timeline.issue()
+        timeline.issue()
         words.append("|")
         timeline.actions_after(actions * STEP_MS, horizon=horizon)
         words += executed(timeline)
         timeline.busy_for(busy * STEP_MS)
         words += executed(timeline)
+        query = timeline.query
         queries.append((query.step, query.actions_step, query.free_step, query.continued, query.skipped))
     assert timeline.is_over, "the test gives too few latencies"
     return " ".join(words), queries

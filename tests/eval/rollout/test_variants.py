@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from configs.schema import RunConfig, VariantsConfig
+from contracts.clock import Fixed
 from contracts.errors import UsageError
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import run_folders
@@ -180,7 +181,7 @@ def replies_to_two_queries(served):
 
 
 def test_variants_share_a_simulator_unless_their_worlds_differ(tmp_path, stage):
-    first = VARIANTS.variants()[1].model_copy(update={"clock": "fixed:50,50"})
+    first = VARIANTS.variants()[1].model_copy(update={"clock": Fixed(50, 50)})
     more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
     elsewhere = first.model_copy(update={"max_steps": 15})
     runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]

@@ -1,0 +1,277 @@
+"""Decides what an evaluation plays: options become an `Evaluation`, or one UsageError; nothing is written."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.cli import ranges
+from configs.schema import OverlapRule, PolicyConfig, RunConfig
+from contracts.clock import MEASURED
+from contracts.errors import UsageError
+from contracts.interface import Interface, compare
+from contracts.prompt import FieldsByTask, parse_answer, prompt_fields, write_answer
+from contracts.text_source import DelayedTruth, Frozen, Own, TextSource
+from eval.policies.base import LoadedPolicy
+from eval.policies.python import query_limit_s
+from eval.policies.resolved import ResolvedPolicy, resolve_policy
+from eval.policies.unused_options import refuse_unused_options
+from eval.records.run_folders import Run, new_run
+from eval.rollout.clock import Pricing, ProfilePricing, open_pricing
+from eval.rollout.executors.executor import SERIAL, Executor
+from eval.rollout.machine import require_quick_checks
+from eval.rollout.plan import EpisodePlan, make_plans
+from eval.rollout.rollout import averaged_channels
+from oxygen.robots.openpi_keys import keys_of_suite
+from sim_envs.scripted.policy import HORIZON, Random
+from sim_envs.suite import Suite, Task
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreparedVariant:
+    """A run of the evaluation: the same episodes as the others, scheduled and timed in its own way."""
+
+    run: Run
+    plan: EpisodePlan
+    pricing: Pricing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What an evaluation plays, checked as far as it can be before the policy is loaded. Picklable."""
+
+    variants: tuple[PreparedVariant, ...]
+    policy: ResolvedPolicy
+    executor: Executor
+    query_limit_s: float | None  # seconds after which a call of a Python class counts as hung; None for never
+    mode_is_default: bool  # whether the mode was not chosen
+    remarks: tuple[str, ...]  # lines for the user
+
+    @property
+    def configs(self) -> list[RunConfig]:
+        """The configuration of each variant."""
+        return [variant.run.config for variant in self.variants]
+
+
+def prepare(
+    runs: Sequence[Run],
+    *,
+    given: Mapping[str, Any] | None = None,
+    executor: Executor = SERIAL,
+    query_timeout_s: float | None = None,
+    mode_is_default: bool = False,
+) -> Evaluation:
+    """Prepare runs of the same episodes, policy and language tasks, scheduled and timed differently.
+
+    Args:
+        runs: The variants, new or to be resumed.
+        given: The options of the command line, which must have an effect.
+        executor: Plays the episodes.
+        query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
+        mode_is_default: Whether the mode was not chosen; it is then `actions` for a policy without texts.
+
+    Raises:
+        UsageError: An option has no effect; this machine, a suite, task, policy or asset tree is not ready;
+            or every episode would fail.
+    """
+    configs, remarks = [run.config for run in runs], list[str]()
+    refuse_unused_options(given or {}, configs)
+    require_quick_checks(
+        runs[0].folder.path.parent,
+        num_envs=executor.local_worlds,
+        videos=any(config.video != "none" for config in configs),
+        notify=remarks.append,
+    )
+    for config in configs:
+        _refuse_shared_time(config, executor)
+    plans = make_plans(configs)
+    assumed = keys_of_suite(plans[0].tasks[0].suite.interface)
+    policy = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed)
+    if policy.policy.kind == "oxygen":  # others say only when loaded which fields their prompts have
+        check_feedback(configs, policy.feedback, policy=policy.policy.name)
+    limit_s = query_limit_s(policy.policy, query_timeout_s)
+    check_playable(*plans, kind=policy.policy.kind, interface=policy.interface)
+    variants = []
+    for run, plan in zip(runs, plans, strict=True):
+        _check_overlap(plan, run.config.overlap, policy.policy)
+        variants.append(PreparedVariant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
+    if policy.remark and any(config.mode != "actions" for config in configs):
+        remarks.append(policy.remark)
+    return Evaluation(
+        variants=tuple(variants),
+        policy=policy,
+        executor=executor,
+        query_limit_s=limit_s,
+        mode_is_default=mode_is_default,
+        remarks=tuple(remarks),
+    )
+
+
+def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluation:
+    """Check what only the loaded policies know; the result has their remarks, and the modes that are played.
+
+    Raises:
+        UsageError: Their conventions, texts or work do not fit.
+    """
+    configs, name, (policy, *_) = evaluation.configs, evaluation.policy.policy.name, policies
+    remarks = [policy.remark for policy in policies if policy.remark]
+    if evaluation.policy.interface is None and policy.interface is not None:
+        plans = [variant.plan for variant in evaluation.variants]
+        check_playable(*plans, interface=policy.interface, image_sizes=policy.image_sizes)
+    check_feedback(configs, policy.feedback, policy=name, follows_mode=policy.follows_mode)
+    variants = evaluation.variants
+    if not any(policy.writes_texts for policy in policies):
+        if evaluation.mode_is_default:
+            variants = tuple(map(_in_mode_actions, variants))
+        elif any(config.mode != "actions" for config in configs):
+            remarks.append(
+                f"{name} declares no texts; without texts, every mode does what mode actions does."
+            )
+    elif not policy.follows_mode and len({config.mode for config in configs}) > 1:
+        remarks.append(f"{name} decides itself what a query computes, whatever the mode.")
+    for variant, loaded in zip(variants, policies, strict=True):
+        if isinstance(variant.pricing, ProfilePricing) and not loaded.reports_work:
+            raise UsageError(
+                f"clock {variant.run.config.clock} prices work of this project's engine, and policy {name!r} "
+                "does not run on it; choose another clock, such as fixed:100,300 or measured"
+            )
+    return dataclasses.replace(evaluation, variants=variants, remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _in_mode_actions(variant: PreparedVariant) -> PreparedVariant:
+    config = variant.run.config.model_copy(update={"mode": "actions"})
+    return dataclasses.replace(variant, run=new_run(variant.run.folder.path.parent, config))
+
+
+def check_playable(
+    *plans: EpisodePlan,
+    kind: str | None = None,
+    interface: Interface | None = None,
+    image_sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> None:
+    """Reject a policy or plan that would fail in every episode.
+
+    The policy has a kind, and conventions; None if they are unknown, or the suite's. Images of the cameras in
+    `image_sizes` are resized for it to these heights and widths, but not enlarged.
+
+    Raises:
+        UsageError: The conventions differ, `replan_steps` exceeds the horizon, a scripted policy cannot play
+            these tasks, or the suite cannot run here.
+    """
+    tasks = {id(task): task for plan in plans for task in plan.tasks}.values()
+    for suite in {id(task.suite): task.suite for task in tasks}.values():
+        chosen, steps = [each.task for each in tasks if each.suite is suite], suite.protocol.replan_steps
+        horizon = HORIZON if kind in ("expert", "noop", "random") else None
+        if interface is not None:
+            _check_conventions(interface, suite, image_sizes or {})
+            horizon = interface.horizon
+        elif kind == "random":
+            Random(suite.interface)
+        elif kind == "expert":
+            _check_expert(suite, chosen)
+        if horizon is not None and steps > horizon:
+            raise UsageError(
+                f"{steps} control steps between queries of {suite.protocol.name}: policy "
+                f"{interface.name if interface else kind!r} answers a query with {horizon} actions; give "
+                f"--replan-steps {horizon} or less"
+            )
+        suite.check(chosen)
+
+
+def _check_conventions(
+    interface: Interface, suite: Suite, image_sizes: Mapping[str, tuple[int, int]]
+) -> None:
+    seen, rendered = interface.observation, suite.interface.observation.camera_sizes
+    any_size = [
+        dataclasses.replace(each, size=None) if each.name in image_sizes else each for each in seen.cameras
+    ]
+    observation = dataclasses.replace(seen, cameras=tuple(any_size))
+    try:
+        compare(dataclasses.replace(interface, observation=observation), suite.interface)
+    except UsageError as error:
+        from eval.policies.resolved import policies_for  # imports JAX, which workers do without
+
+        fitting = policies_for(suite.interface)
+        such_as = f", such as {', '.join(fitting)}" if fitting else ""
+        raise UsageError(f"{error}{such_as}") from None
+    for camera, (height, width) in image_sizes.items():
+        if camera in rendered and height > rendered[camera][0] and width > rendered[camera][1]:
+            have = " × ".join(map(str, rendered[camera]))
+            raise UsageError(
+                f"camera {camera!r}: policy {interface.name!r} declares {height} × {width} pixels, and "
+                f"{suite.protocol.name} renders {have}, which is not enlarged: declare at most {have}, or "
+                f"play a copy of the suite's YAML with `camera_size: {height}`"
+            )
+
+
+def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
+    played = suite.expert_tasks()
+    if not played:
+        raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
+    beyond = [task.name for task in tasks if task not in played]
+    if beyond:
+        raise UsageError(
+            f"the expert of {suite.protocol.name} cannot play {', '.join(beyond)}; give --task-ids "
+            f"{' '.join(ranges(task.task_id for task in played))}, or another policy"
+        )
+
+
+def check_feedback(
+    configs: Sequence[RunConfig], feedback: FieldsByTask, *, policy: str, follows_mode: bool = True
+) -> None:
+    """Reject a source of texts that the policy's prompt does not have, or cannot get.
+
+    A policy that does not follow the mode decides itself when it writes.
+
+    Raises:
+        UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
+    """
+    fields, modes_of = prompt_fields(feedback), defaultdict[TextSource, set[str]](set)
+    for config in configs:
+        if config.feedback is not None:
+            modes_of[config.feedback].add(config.mode)
+    for source, modes in modes_of.items():
+        if not fields:
+            raise UsageError(
+                f"--feedback {source}: the prompt of policy {policy!r} holds no text of this run's language "
+                "tasks; leave it out, or see docs/memory.md"
+            )
+        if follows_mode and isinstance(source, Own | DelayedTruth) and modes == {"actions"}:
+            raise UsageError(
+                f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
+                "mode, or --feedback none or truth"
+            )
+        if isinstance(source, Frozen) and len(feedback) > 1:
+            raise UsageError(
+                f"--feedback {source} is the answer of one language task, and {' and '.join(feedback)} fill "
+                "the prompt; choose own, none, truth or truth-delayed"
+            )
+        (answered, *_) = feedback.values()  # in the order of the answer
+        if isinstance(source, Frozen) and parse_answer(source.text, answered) is None:
+            example = write_answer({each.field: "TEXT" for each in fields}, answered).replace("\n", " ")
+            task = " ".join(feedback)
+            fault = f"is not an answer of language task {task}" if source.text else "has no text"
+            raise UsageError(f"--feedback {str(source)!r} {fault}; give {f'frozen:{example}'!r}")
+
+
+def _check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -> None:
+    """Reject an overlap rule that the policy or a suite's actions do not support, as a UsageError."""
+    if rule == "rtc" and policy.kind != "oxygen":
+        raise UsageError(
+            f"overlap rtc guides the denoising of this project's engine, and policy {policy.name!r} is not "
+            "served by it; choose blend or skip"
+        )
+    if rule == "blend":
+        for suite in plan.suites.values():
+            averaged_channels(suite.interface.action)
+
+
+def _refuse_shared_time(config: RunConfig, executor: Executor) -> None:
+    is_measured = config.clock == MEASURED
+    option = "--clock measured" if is_measured else "--deadline-ms"
+    measures = is_measured or config.deadline_ms is not None
+    if measures and (executor.num_envs > 1 or config.batch_size > 1):
+        raise UsageError(
+            f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
+            f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
+        )
