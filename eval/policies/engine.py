@@ -28,9 +28,9 @@ def open_engine(
 ) -> list[LoadedPolicy]:
     """Load a model once, and serve it in every variant.
 
-    Prefill and denoise are compiled once, fork and decode for every number of tokens per frame and every text
-    own rate, so that a variant is served as if it were the only one. `worlds` is the number of parallel
-    episodes, divided into groups of the batch size, which all variants share.
+    Prefill and denoise are compiled once, fork and decode for every combination of tokens per frame and text
+    rate among the variants, so that a variant is served as if it were the only one. `worlds` is the number of
+    parallel episodes, divided into groups of the batch size, which all variants share.
 
     Raises:
         UsageError: The checkpoint is not available, or is another model's.
@@ -61,13 +61,15 @@ def open_engine(
         unused = [policy]  # serves one group, of its own engine
         served: list[tuple[EngineConfig, list[EnginePolicy]]] = []
         for place, variant in zip(sharing, group, strict=True):
-            own = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
+            config = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
             # Equal engines share the group of a single world.
-            groups = next((those for same, those in served if worlds == 1 and same == own), None) or [
-                EnginePolicy(unused.pop() if unused and own == policy.engine else policy.with_engine(own))
-                for _ in range(math.ceil(worlds / own.robots))
+            groups = next((those for same, those in served if worlds == 1 and same == config), None) or [
+                EnginePolicy(
+                    unused.pop() if unused and config == policy.engine else policy.with_engine(config)
+                )
+                for _ in range(math.ceil(worlds / config.robots))
             ]
-            served.append((own, groups))
+            served.append((config, groups))
             opened[place] = LoadedPolicy(
                 interface=interface,
                 inputs=inputs,
@@ -135,7 +137,7 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     """
     first = variants[0]
     rows = texts_in_progress(tasks, first.tokens_per_frame)
-    waiting = any(each.deadline_ms is not None for each in variants)
+    waiting = any(variant.deadline_ms is not None for variant in variants)
     slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
     return EngineConfig(
         mode=Mode(first.mode),

@@ -58,10 +58,10 @@ def rank_of(arrays: Arrays, config: Pi05Config, source: str) -> int:
     narrow = f"{_BELOW}mlp/linear_lora_a"
     shape = arrays[narrow].shape if narrow in arrays else (0,)
     wanted = shapes(config.trunk, max(1, shape[-1] if shape else 0))
-    found, of = arrays.keys(), f"an adapter of {config.name}"
-    if missing := sorted(wanted.keys() - found):
+    present, of = arrays.keys(), f"an adapter of {config.name}"
+    if missing := sorted(wanted.keys() - present):
         raise UsageError(f"{source} is not {of}: {missing[0]} is missing ({len(missing)} of {len(wanted)})")
-    if foreign := sorted(found - wanted.keys()):
+    if foreign := sorted(present - wanted.keys()):
         raise unknown(f"array of {source}, which is not {of}:", foreign[0], wanted)
     for name, expected in wanted.items():
         if arrays[name].shape != expected:
@@ -150,9 +150,9 @@ class StaleSlots:
         for layer, prefix_v in zip(weights.trunk, prefix.v, strict=True):
 
             def attend(q: Array, k: Array, v: Array, prefix_v: Array = prefix_v) -> tuple[Array, Any]:
-                own = v.astype(jnp.float32)
+                values = v.astype(jnp.float32)
                 total = jnp.sum(jnp.where(valid, prefix_v.astype(jnp.float32), 0.0), axis=1)
-                total = total + jnp.sum(own[:, :-1], axis=1) + padding * own[:, -1]
+                total = total + jnp.sum(values[:, :-1], axis=1) + padding * values[:, -1]
                 mean = (total * jnp.asarray(1 / slots, v.dtype).astype(jnp.float32)).astype(v.dtype)
                 heads = jnp.repeat(mean, q.shape[2] // v.shape[2], axis=1)[:, None]
                 return jnp.broadcast_to(heads, q.shape), (k, v)

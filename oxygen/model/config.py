@@ -175,7 +175,7 @@ TINY = Pi05Config(
 """2.4 million parameters: trained in hours and queried in tens of milliseconds on two CPU cores."""
 
 TINY_MEMORY = dataclasses.replace(TINY, name="tiny_memory", prompt_buckets=(48, 72))
-"""The same with room for its own texts in the prompt."""
+"""The same with a longer prompt, for texts of its own."""
 
 TINY_DROID = dataclasses.replace(
     TINY,

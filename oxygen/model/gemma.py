@@ -127,8 +127,8 @@ def _apart(
 
 
 def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:
-    own = np if isinstance(matrices[0], np.ndarray) else jnp
-    return own.concatenate(matrices, axis=1)
+    numpy = np if isinstance(matrices[0], np.ndarray) else jnp
+    return numpy.concatenate(matrices, axis=1)
 
 
 def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
@@ -290,7 +290,10 @@ def keys_and_values(
 def expert_layer(
     layer: Layer, x: Float[Array, "batch token width"], angles: RotaryTables, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
-    """One layer of the action expert at one denoising step, with adaRMS-gated branches; likewise."""
+    """One layer of the action expert at one denoising step, whose branches are gated by adaRMS.
+
+    Takes and returns what `trunk_layer` does.
+    """
     normed, gate = adaptive_rms_norm(x, layer.before_attention)
     mixed, kept = _mix(layer, normed, angles, attend)
     x = x + mixed * gate

@@ -220,11 +220,11 @@ DenoiseCache = tuple[CachedLayer, ...]
 """The action expert's KV cache, layer by layer."""
 
 
-def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
-    """The prefix with `room` positions after it, of which the action tokens take the last."""
+def _denoise_cache(prefix: Prefix, width: int) -> DenoiseCache:
+    """The prefix with `width` positions after it, of which the action tokens take the last."""
 
     def begun(k: Array, v: Array) -> CachedLayer:
-        k, v = (jnp.pad(leaf.transpose(0, 2, 1, 3), [(0, 0), (0, 0), (0, room), (0, 0)]) for leaf in (k, v))
+        k, v = (jnp.pad(leaf.transpose(0, 2, 1, 3), [(0, 0), (0, 0), (0, width), (0, 0)]) for leaf in (k, v))
         return CachedLayer(k=k.transpose(0, 1, 3, 2), v=v)
 
     return tuple(begun(k, v) for k, v in zip(prefix.k, prefix.v, strict=True))
@@ -242,9 +242,9 @@ def denoise(
     Guidance pulls them towards the actions being executed; it takes a backward pass in each step.
     """
     horizon = noise.shape[1]
-    room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
-    angles, mask = _positions_and_mask(weights, prefix, horizon, room)
-    times, cache = jnp.asarray(flow_times(steps)), _denoise_cache(prefix, room)
+    width = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
+    angles, mask = _positions_and_mask(weights, prefix, horizon, width)
+    times, cache = jnp.asarray(flow_times(steps)), _denoise_cache(prefix, width)
 
     def euler(step: Int32[Array, ""], state: tuple[Actions, DenoiseCache]) -> tuple[Array, DenoiseCache]:
         x, cache = state
@@ -270,12 +270,12 @@ def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array
 
 
 def _positions_and_mask(
-    weights: Weights, prefix: Prefix, horizon: int, room: int
+    weights: Weights, prefix: Prefix, horizon: int, width: int
 ) -> tuple[RotaryTables, Array]:
     """Rotary tables of the action tokens, and their attention mask: the valid prefix and themselves."""
     positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
-    own = jnp.broadcast_to(jnp.arange(room) >= room - horizon, (len(prefix.length), 1, room))
-    mask = jnp.concatenate([prefix.valid(), own], axis=-1)
+    actions = jnp.broadcast_to(jnp.arange(width) >= width - horizon, (len(prefix.length), 1, width))
+    mask = jnp.concatenate([prefix.valid(), actions], axis=-1)
     return gemma.rotary_angles(positions, weights.head_dim), mask
 
 

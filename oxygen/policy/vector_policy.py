@@ -83,9 +83,9 @@ class VectorPolicy:
             for robot in range(engine.robots)
         ]
         self._engine = Engine(runner, self._schedulers, self._text_decoder(), engine.budget)
-        self._alone = runner.sizes
+        self._single_sizes = runner.sizes
         if engine.robots > 1:
-            self._alone = sizes_for(dataclasses.replace(engine, robots=1), in_tokens)
+            self._single_sizes = sizes_for(dataclasses.replace(engine, robots=1), in_tokens)
         self._sessions = [self._new_session(robot, 0) for robot in range(engine.robots)]
         self._delivered_s = 0.0
         self.work: tuple[DecodeWork, ...] = ()
@@ -124,8 +124,9 @@ class VectorPolicy:
 
         Fork and decode programs are compiled again if their shapes change. The number of robots stays.
         """
-        sizes, own = sizes_for(engine, [tokenized(task, self.tokenizer) for task in tasks]), self.runner.sizes
-        runner = self.runner if sizes == own else self.runner.resized(sizes, self.runner.adapter)
+        sizes, runner = sizes_for(engine, [tokenized(task, self.tokenizer) for task in tasks]), self.runner
+        if sizes != runner.sizes:
+            runner = runner.resized(sizes, runner.adapter)
         return self.with_engine(engine, tasks=tasks, runner=runner)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
@@ -237,7 +238,9 @@ class VectorPolicy:
 
     def _new_session(self, robot: int, first_query: int) -> "_Session":
         names = [task.name for task in self.tasks]
-        return _Session(robot, names, self.tokenizer, alone=self._alone, first_query=first_query)
+        return _Session(
+            robot, names, self.tokenizer, single_sizes=self._single_sizes, first_query=first_query
+        )
 
     def _text_decoder(self) -> TextDecoder | None:
         if self.engine.mode is Mode.ACTIONS or not self.tasks:
@@ -257,10 +260,10 @@ class _Session:
         tasks: Sequence[str],
         tokenizer: Tokenizer,
         *,
-        alone: ProgramSizes,  # what would serve it alone; replies report its work there
+        single_sizes: ProgramSizes,  # of programs for one robot; replies report the work there
         first_query: int,
     ) -> None:
-        self._alone = alone
+        self._single_sizes = single_sizes
         self._robot = robot
         self._tasks = tasks
         self._tokenizer = tokenizer
@@ -310,7 +313,7 @@ class _Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=step.decode_steps,
-            work=tuple(_work_alone(job, step, self._alone) for job in plan.jobs),
+            work=tuple(_work_of(job, step, self._single_sizes) for job in plan.jobs),
             prompt_cut=self.prompt_cut,
         )
         self.timings_ms = None
@@ -363,17 +366,17 @@ class _Session:
         )
 
 
-def _work_alone(job: DecodeJob, step: EngineStep, alone: ProgramSizes) -> DecodeWork:
-    """The work of a robot's decode job if it is served alone, by programs of those sizes."""
+def _work_of(job: DecodeJob, step: EngineStep, sizes: ProgramSizes) -> DecodeWork:
+    """The work of a robot's decode job by programs of these sizes, without other robots."""
     steps = min(step.decode_steps, job.steps)
     if job.to_the_end:  # a stop token is noticed one step later, a limit at once
         steps = min(1 + max(len(request.tokens) for request in job.rows), job.steps)
-    fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
+    fork = sizes.forks[0] if job.own_prefill else sizes.forks[-1]
     return DecodeWork(
         prefills=int(job.own_prefill and bool(job.new)),
         forks=-(-len(job.new) // fork),
         steps=steps,
-        batch=alone.batch_of(job.batch),
+        batch=sizes.batch_of(job.batch),
     )
 
 

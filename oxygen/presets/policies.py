@@ -56,7 +56,7 @@ def read_model_policy(name: str) -> PolicyConfig:
         if policy.kind == "oxygen":
             return policy
         kind = f" ({name} is of kind {policy.kind})"
-    of_models = [each for each in names(PolicyConfig) if load(PolicyConfig, each).kind == "oxygen"]
+    of_models = [preset for preset in names(PolicyConfig) if load(PolicyConfig, preset).kind == "oxygen"]
     remedy = "Or give a YAML file or a checkpoint's folder."
     raise unknown(f"policy with a model{kind}", name, of_models, remedy=remedy)
 
@@ -75,18 +75,18 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     """The preset with the fields of its checkpoint's card, if it refers to one."""
     if preset.checkpoint is None:
         return preset
-    own = of_checkpoint(preset.checkpoint)
+    policy = of_checkpoint(preset.checkpoint)
     update = {"name": preset.name, "description": preset.description}
     if preset.embodiment is not None:
-        possible = acting_as(str(own.embodiment))
+        possible = acting_as(str(policy.embodiment))
         if preset.embodiment not in possible:
-            why = f"embodiment of {preset.name}, whose checkpoint was trained with {own.embodiment}:"
+            why = f"embodiment of {preset.name}, whose checkpoint was trained with {policy.embodiment}:"
             raise unknown(why, preset.embodiment, possible)
         update["embodiment"] = preset.embodiment
-    own = own.model_copy(update=update)
+    policy = policy.model_copy(update=update)
     if preset.adapter is None:
-        return own
-    return with_adapter(own, preset.adapter).model_copy(
+        return policy
+    return with_adapter(policy, preset.adapter).model_copy(
         update={} if preset.language_tasks is None else {"language_tasks": preset.language_tasks}
     )
 
@@ -110,7 +110,7 @@ def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:
         )
     file = fetch(adapter.file)
     if not file.is_file():
-        near = nearest_first(file.name, (each.name for each in file.parent.glob("*.npz")))[:3]
+        near = nearest_first(file.name, (sibling.name for sibling in file.parent.glob("*.npz")))[:3]
         raise UsageError(
             f"there is no adapter at {adapter.file}; {file.parent} holds {', '.join(near) or 'no .npz'}"
         )
@@ -164,7 +164,7 @@ def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> N
     is_trained = policy.weights is not None if policy.kind == "oxygen" else policy.target is None
     for task in tasks:
         if is_trained and task.feedback != (policy.feedback or {}).get(task.name, ()):
-            fields = " and ".join(each.field for each in task.feedback)
+            fields = " and ".join(fed.field for fed in task.feedback)
             raise UsageError(
                 f"policy {policy.name!r} was not trained with {fields} in its prompt as language task "
                 f"{task.name!r} declares (`feedback`); leave that out, or train one: docs/memory.md"

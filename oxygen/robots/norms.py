@@ -101,10 +101,10 @@ def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[st
     Raises:
         UsageError: The file is missing, damaged or incomplete, or the quantiles of a channel are not a range.
     """
-    stats, found = _statistics_in(path), {}
+    stats, checked = _statistics_in(path), {}
     for name, size in (("state", state), ("actions", actions)):
         channels, where = _member(stats, name, str(path)), f"{path}: {name}"
-        found[name] = {}
+        checked[name] = {}
         for field in fields:
             values, place = _member(channels, field, where), f"{where}.{field}"
             if isinstance(values, list) and len(values) == 1 and isinstance(values[0], list):
@@ -121,12 +121,12 @@ def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[st
                     f"{place} has {len(values)} channels; this robot has {size}, so they are another's. "
                     "Choose the policy's own `embodiment`, or its own file with `norm_stats`"
                 )
-            found[name][field] = [float(value) for value in values[:size]]
+            checked[name][field] = [float(value) for value in values[:size]]
         try:
-            QuantileNorm.of(found[name])
+            QuantileNorm.of(checked[name])
         except UsageError as error:
             raise UsageError(f"{where}: {error}; `q99` must not be below `q01`. {_REMEDY}") from None
-    return found
+    return checked
 
 
 def write_statistics(path: Path, measured: Statistics) -> None:

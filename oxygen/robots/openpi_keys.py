@@ -154,7 +154,7 @@ def _known(interface: Interface) -> OpenpiKeys | None:
     cameras = {*interface.observation.camera_names}
     for known in ROBOTS.values():
         of_known, given = (
-            (each.observation.state, each.action.channels) for each in (known.interface, interface)
+            (robot.observation.state, robot.action.channels) for robot in (known.interface, interface)
         )
         if of_known == given and cameras <= {*known.images.values()}:
             return known

@@ -106,14 +106,17 @@ def embodiment(name: str) -> Embodiment:
 
 
 def acting_as(trained: str) -> list[str]:
-    """The embodiments that weights trained with one can act as: its own, and of velocities their tracking."""
-    own = embodiment(trained)
-    kinds = [own]
-    if own.interface == specs.DROID:
-        kinds.append(
-            dataclasses.replace(own, interface=specs.DROID_JOINT_POSITION, predicts=Prediction.VELOCITIES)
+    """Names of the embodiments that weights trained with one can control.
+
+    DROID's joint velocities can also be tracked by joint positions.
+    """
+    robot = embodiment(trained)
+    robots = [robot]
+    if robot.interface == specs.DROID:
+        robots.append(
+            dataclasses.replace(robot, interface=specs.DROID_JOINT_POSITION, predicts=Prediction.VELOCITIES)
         )
-    return [name for name, each in EMBODIMENTS.items() if each in kinds]
+    return [name for name, known in EMBODIMENTS.items() if known in robots]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,8 +185,8 @@ class Transform:
     ) -> Float64[np.ndarray, "*batch horizon model"]:
         """The model's training targets: chunks of actions normalised, then padded with zeros."""
         normalised = self.action_norm.normalise(actions - self.embodiment.origin(state)[..., None, :])
-        room = model_dim - normalised.shape[-1]
-        return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, room)])
+        padding = model_dim - normalised.shape[-1]
+        return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, padding)])
 
     def moved(
         self,
@@ -195,7 +198,9 @@ class Transform:
 
         Takes the robot's states at its query and now.
         """
-        earlier, later = (self.action_norm.normalise(self.embodiment.origin(each)) for each in (before, now))
+        earlier, later = (
+            self.action_norm.normalise(self.embodiment.origin(state)) for state in (before, now)
+        )
         moved = np.array(chunk, np.float32)
         moved[:, : self.action_norm.size] += earlier - later
         return moved

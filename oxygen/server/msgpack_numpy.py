@@ -102,7 +102,7 @@ def _image(content: dict[Any, Any], images: list[np.ndarray]) -> np.ndarray:
 
     try:
         with Image.open(io.BytesIO(data), formats=[_FORMATS[name]]) as image:
-            if image.width * image.height > MAX_PIXELS - sum(math.prod(each.shape[:2]) for each in images):
+            if image.width * image.height > MAX_PIXELS - sum(math.prod(other.shape[:2]) for other in images):
                 raise MessageError(
                     f"an image of {image.width} × {image.height} pixels; those of a message have at most "
                     f"{MAX_PIXELS} in all"

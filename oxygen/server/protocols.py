@@ -104,8 +104,8 @@ def _language(replies: Sequence[Reply], **about_query: int) -> dict[str, Any]:
     return {
         "texts": [text_message(text) for reply in replies for text in reply.finished],
         EXTENSION: {
-            "requested": [dataclasses.asdict(each) for reply in replies for each in reply.requested],
-            "dropped": [dataclasses.asdict(each) for reply in replies for each in reply.dropped],
+            "requested": [dataclasses.asdict(text) for reply in replies for text in reply.requested],
+            "dropped": [dataclasses.asdict(text) for reply in replies for text in reply.dropped],
             "tokens": sum(reply.tokens for reply in replies),
             **about_query,
         },

@@ -307,9 +307,9 @@ class ConnectedRobot:
         Raises:
             Exception: Decoding the texts of a query failed.
         """
-        completed = [each for each in self._unsent if each.done()]
-        self._unsent = [each for each in self._unsent if not each.done()]
-        return [each.result() for each in completed]
+        completed = [reply for reply in self._unsent if reply.done()]
+        self._unsent = [reply for reply in self._unsent if not reply.done()]
+        return [reply.result() for reply in completed]
 
     async def leave(self) -> None:
         """Give the row to others."""

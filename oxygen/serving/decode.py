@@ -51,8 +51,8 @@ def fork(
     rows, tokens = x.shape[:2]
     angles = _table(weights, pool).at(position[:, None] + jnp.arange(tokens, dtype=jnp.int32)[None])
     before = jnp.broadcast_to(prefix.valid()[new.robots], (rows, tokens, prefix.k[0].shape[1]))
-    own = jnp.broadcast_to(jnp.tri(tokens, dtype=bool), (rows, tokens, tokens))
-    mask = jnp.concatenate([before, own], axis=2)
+    causal = jnp.broadcast_to(jnp.tri(tokens, dtype=bool), (rows, tokens, tokens))
+    mask = jnp.concatenate([before, causal], axis=2)
     leaves, kept = (prefix.k, prefix.v, shown.k, shown.v), []
     for layer, held, *kv in zip(weights.trunk, pool, *leaves, strict=True):
         # The pool is only written, not read: a read before the next write would make XLA copy it.

@@ -45,13 +45,13 @@ class DecodeState:
     first: Leaf | None = None
 
 
-def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
-    """An empty pool whose slots hold the longest prefix and `room` positions after it.
+def allocate(config: Pi05Config, *, slots: int, capacity: int) -> KvPool:
+    """An empty pool whose slots hold the longest prefix and `capacity` positions after it.
 
     One spare slot follows the `slots`: padding rows of a batch write there.
     """
     trunk = config.trunk
-    needed = config.image_tokens + config.max_prompt + room
+    needed = config.image_tokens + config.max_prompt + capacity
     positions = -(-needed // _ALIGNED) * _ALIGNED
     heads, dim = trunk.num_kv_heads, trunk.head_dim
     return tuple(

@@ -111,12 +111,12 @@ class Runner:
         if sizes.int8_decode:
             self._int8_weights = (like and like._int8_weights) or int8.for_decoding(weights)
         self._fork_weights, self._decode_weights = (
-            adapter.on(each) if adapter else each for each in (weights, self._int8_weights or weights)
+            adapter.on(plain) if adapter else plain for plain in (weights, self._int8_weights or weights)
         )
         # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         compilations = _compilations()
-        prompts, batches = (", ".join(map(str, each)) for each in (config.prompt_buckets, sizes.rows))
+        prompts, batches = (", ".join(map(str, lengths)) for lengths in (config.prompt_buckets, sizes.rows))
         takes = ", minutes the first time" if params.count(config) > _LARGE else ""
         if like is None:
             with stage(f"compiling prefill and denoising for prompts of {prompts} tokens{takes}"):
@@ -211,7 +211,7 @@ class Runner:
     def empty(self) -> tuple[KvPool, DecodeState]:
         """A KV pool and decode state with every slot idle."""
         size = self.sizes
-        pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
+        pool = kv_pool.allocate(self.config, slots=size.slots, capacity=size.suffix + size.limit)
         texts = kv_pool.empty_decode_state(
             slots=size.slots,
             limit=size.limit,

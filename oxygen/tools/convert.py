@@ -135,7 +135,9 @@ def _likely_model(fits: Sequence[str], draft: Path) -> str | None:
     if len(fits) == 1:
         return fits[0]
     presets = [_preset(name) for name in fits if name in names(PolicyConfig)]
-    likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
+    likely = [
+        preset.model for preset in presets if preset.norm_stats is None and _stats(draft, _robot(preset))
+    ]
     return likely[0] if len(likely) == 1 else None
 
 
@@ -179,8 +181,8 @@ def _write_card(
     }
     stats = None
     if not _stats(draft, robot):
-        found = list((draft / _ASSETS).rglob(FILE_NAME))  # the only ones, under whatever asset id
-        stats = str(found[0].relative_to(draft)) if len(found) == 1 else preset.norm_stats
+        files = list((draft / _ASSETS).rglob(FILE_NAME))  # the only ones, under whatever asset id
+        stats = str(files[0].relative_to(draft)) if len(files) == 1 else preset.norm_stats
     (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
 
 

@@ -263,10 +263,10 @@ def continuation(
         With `fed`, every step follows these tokens instead of its own.
     """
     positions, heads, dim = prefix.k[0].shape[1:]
-    room = 32 * -(-(len(suffix) + tokens) // 32)  # rounded up, so that texts share compiled programs
+    capacity = 32 * -(-(len(suffix) + tokens) // 32)  # rounded up, so that texts share compiled programs
     empty = kv_pool.KvLayer(
-        k=jnp.zeros((1, heads, dim, positions + room), prefix.k[0].dtype),
-        v=jnp.zeros((1, positions + room, heads, dim), prefix.v[0].dtype),
+        k=jnp.zeros((1, heads, dim, positions + capacity), prefix.k[0].dtype),
+        v=jnp.zeros((1, positions + capacity, heads, dim), prefix.v[0].dtype),
     )
     pool = (empty,) * len(prefix.k)
     head = np.zeros(32 * -(-len(suffix) // 32), np.int32)

@@ -127,14 +127,14 @@ class PromptTexts:
         if kind < self._options.feedback_none:
             return compose(instruction, self.fields, {})
         samples: Any = self._samples
-        own = samples.fed[row]
-        if own is not None and kind < self._options.feedback_none + self._options.feedback_own:
-            return compose(instruction, self.fields, own)
+        written = samples.fed[row]
+        if written is not None and kind < self._options.feedback_none + self._options.feedback_own:
+            return compose(instruction, self.fields, written)
         texts = {}
-        for each in self.fields:
-            frames = round((age * self._options.feedback_delay_s + each.lookback_s) * samples.fps[row])
+        for field in self.fields:
+            frames = round((age * self._options.feedback_delay_s + field.lookback_s) * samples.fps[row])
             if frames <= samples.frame_index[row]:  # else it is before the episode
-                texts[each.field] = cleaned(self._true[each.field][row - frames], each.max_chars)[0]
+                texts[field.field] = cleaned(self._true[field.field][row - frames], field.max_chars)[0]
         return compose(instruction, self.fields, texts)
 
 

@@ -87,7 +87,7 @@ class CheckpointWriter:
                 "language_tasks": tasks,
             }
             feedback = {
-                task.name: [dataclasses.asdict(each) for each in task.feedback]
+                task.name: [dataclasses.asdict(field) for field in task.feedback]
                 for task in training.tasks
                 if task.feedback
             }
@@ -142,9 +142,9 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
     file = open_safetensors(checkpoint / STATE_FILE)
     leaves = {}
     for path, leaf in _flat(template).items():
-        found = file.tensors.get(path)
-        if found is None or found.shape != leaf.shape:
-            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
+        stored = file.tensors.get(path)
+        if stored is None or stored.shape != leaf.shape:
+            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {stored}")
         leaves[path] = np.empty(leaf.shape, leaf.dtype)
     for path, array in leaves.items():
         file.read(path, array)

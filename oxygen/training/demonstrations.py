@@ -125,17 +125,17 @@ class Demonstrations:
 
     def check_robot(self, name: str) -> None:
         """Refuse demonstrations whose states or actions have other channels than the embodiment's."""
-        own = [self._features[column].get("names") or [] for column in (layout.STATE, layout.ACTION)]
+        channels = [self._features[column].get("names") or [] for column in (layout.STATE, layout.ACTION)]
         fitting = [
-            each
-            for each, robot in EMBODIMENTS.items()
+            known
+            for known, robot in EMBODIMENTS.items()
             if robot.predicts is not Prediction.VELOCITIES
-            and own
+            and channels
             == [*map(channel_names, (robot.interface.observation.state, robot.interface.action.channels))]
         ]
         if name not in fitting:
-            channels = ", ".join(own[1]) or "no names of channels"
-            raise unknown(f"embodiment for {self.path}, which has {channels}:", name, fitting)
+            actions = ", ".join(channels[1]) or "no names of channels"
+            raise unknown(f"embodiment for {self.path}, which has {actions}:", name, fitting)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """A frame: its value of every column, and the image [height, width, 3] of every camera's column.

@@ -65,18 +65,18 @@ def features(interface: Interface, *, images: str, horizon: int, fed: bool = Fal
     `fed` says whether there are the texts in the policy's prompt.
     """
     state, action = map(channel_names, (interface.observation.state, interface.action.channels))
-    found: dict[str, Feature] = {}
+    columns: dict[str, Feature] = {}
     for camera in interface.observation.cameras:
         assert camera.size is not None, "a world declares its image sizes"
         names = ["height", "width", "channels"]
-        found[IMAGES + camera.name] = {"dtype": images, "shape": [*camera.size, 3], "names": names}
+        columns[IMAGES + camera.name] = {"dtype": images, "shape": [*camera.size, 3], "names": names}
     for name, dtype in COLUMNS.items():
-        found[name] = {"dtype": dtype, "shape": [1], "names": None}
-    found[STATE] |= {"shape": [len(state)], "names": state}
-    found[ACTION] |= {"shape": [len(action)], "names": action}
-    found[CHUNK] |= {"shape": [horizon, len(action)], "names": action}
-    found[PADDED] |= {"shape": [horizon]}
-    return found if fed else {name: feature for name, feature in found.items() if name != FED}
+        columns[name] = {"dtype": dtype, "shape": [1], "names": None}
+    columns[STATE] |= {"shape": [len(state)], "names": state}
+    columns[ACTION] |= {"shape": [len(action)], "names": action}
+    columns[CHUNK] |= {"shape": [horizon, len(action)], "names": action}
+    columns[PADDED] |= {"shape": [horizon]}
+    return columns if fed else {name: feature for name, feature in columns.items() if name != FED}
 
 
 def place(number: int) -> dict[str, int]:

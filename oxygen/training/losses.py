@@ -89,10 +89,11 @@ class Objective:
         if not self.options.texts_reach_prefix:
             text_prefix = jax.lax.stop_gradient(text_prefix)
         logits = text_logits(weights, text_prefix, batch.text_tokens, self.layout)
-        for task, own in self.layout.ranges.items():
-            found = text_loss(logits[:, own], batch.text_targets[:, own], batch.text_mask[:, own])
-            metrics |= {f"{task}_{name}": value for name, value in found.items()}
-            total = total + found["loss"]
+        targets, mask = batch.text_targets, batch.text_mask
+        for task, tokens in self.layout.ranges.items():
+            of_task = text_loss(logits[:, tokens], targets[:, tokens], mask[:, tokens])
+            metrics |= {f"{task}_{name}": value for name, value in of_task.items()}
+            total = total + of_task["loss"]
         return self.options.text_weight * total, metrics
 
 
@@ -186,13 +187,13 @@ def text_logits(
 ) -> Float32[Array, "batch token vocab"]:
     """Next-token logits at every token of the texts, which all follow the same prefix."""
     task = np.repeat(np.arange(len(layout.lengths)), layout.lengths)
-    starts = [own.start for own in layout.ranges.values()]
+    starts = [text.start for text in layout.ranges.values()]
     offsets = (np.arange(layout.tokens) - np.repeat(starts, layout.lengths)).astype(np.int32)  # in its text
     angles = gemma.rotary_angles(prefix.length[:, None] + jnp.asarray(offsets)[None], weights.head_dim)
     causal = (task[:, None] == task) & np.tri(layout.tokens, dtype=bool)  # in each text, none between texts
-    own = jnp.broadcast_to(jnp.asarray(causal)[None], (len(tokens), *causal.shape))
+    texts = jnp.broadcast_to(jnp.asarray(causal)[None], (len(tokens), *causal.shape))
     before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
-    mask = jnp.concatenate([before, own], axis=-1)
+    mask = jnp.concatenate([before, texts], axis=-1)
     x = pi05.embed_text(weights, tokens)
     for layer, prefix_k, prefix_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
 

@@ -38,11 +38,11 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
     """Refuse a folder that holds another training; names the first option that differs."""
     if not (folder / RUN_FILE).is_file():
         return
-    found = _leaves(_read(folder))
+    existing = _leaves(_read(folder))
     for path, expected in _leaves(identity).items():
-        if found.get(path) != expected:
+        if existing.get(path) != expected:
             raise UsageError(
-                f"{folder} holds a training with {path} = {found.get(path)}, not {expected}; give another "
+                f"{folder} holds a training with {path} = {existing.get(path)}, not {expected}; give another "
                 "folder, or the same options to resume"
             )
 

@@ -151,7 +151,7 @@ class Samples:
             raise UsageError(f"no {what} to train on; is the path right?")
         shapes = {
             (
-                *(each.shape[1:] for each in (part.images[0], part.state, part.actions)),
+                *(array.shape[1:] for array in (part.images[0], part.state, part.actions)),
                 tuple(sorted(part.texts)),
             )
             for part in parts
@@ -183,22 +183,22 @@ class Samples:
         starts = np.cumsum([0, *map(len, self.images)])
         datasets = np.searchsorted(starts, rows, side="right") - 1
         return np.stack(
-            [self.images[each][row - starts[each]] for each, row in zip(datasets, rows, strict=True)]
+            [self.images[dataset][row - starts[dataset]] for dataset, row in zip(datasets, rows, strict=True)]
         )
 
     def fingerprint(self) -> dict[str, Any]:
         """Number of frames and SHA-256 of the data (of pixels, 64 frames of each dataset), for JSON."""
         total, start = hashlib.sha256(), 0
         for images in self.images:
-            own = slice(start, start + len(images))
-            start = own.stop
+            rows = slice(start, start + len(images))
+            start = rows.stop
             some = images[np.linspace(0, len(images) - 1, _FRAMES_HASHED).astype(np.int64)]
-            for array in (self.state[own], self.actions[own], self.valid[own], some):
+            for array in (self.state[rows], self.actions[rows], self.valid[rows], some):
                 total.update(f"{array.dtype}{array.shape}".encode())
                 total.update(np.ascontiguousarray(array).tobytes())
-            texts = {task: column[own] for task, column in self.texts.items()}
-            fed = [] if self.fed is None or self.fed[own.start] is None else [self.fed[own]]
-            total.update(json.dumps([self.language[own], texts, *fed], sort_keys=True).encode())
+            texts = {task: column[rows] for task, column in self.texts.items()}
+            fed = [] if self.fed is None or self.fed[rows.start] is None else [self.fed[rows]]
+            total.update(json.dumps([self.language[rows], texts, *fed], sort_keys=True).encode())
         return {"frames": len(self), "digest": total.hexdigest()}
 
 
@@ -241,6 +241,6 @@ def measure(samples: Samples, robot: Embodiment) -> Statistics:
         low, high = np.where(rarely_moves, least, low), np.where(rarely_moves, most, high)
         constant = low == high
         low, high = np.where(constant, low - 1.0, low), np.where(constant, high + 1.0, high)
-        found = {"mean": wide.mean(axis=0), "std": wide.std(axis=0), "q01": low, "q99": high}
-        measured[name] = {field: [float(value) for value in values] for field, values in found.items()}
+        statistics = {"mean": wide.mean(axis=0), "std": wide.std(axis=0), "q01": low, "q99": high}
+        measured[name] = {field: [float(value) for value in values] for field, values in statistics.items()}
     return measured

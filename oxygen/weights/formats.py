@@ -208,12 +208,12 @@ def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, ".
     piece = np.empty(_STREAM_BYTES // stored.itemsize, stored)
     for start in range(0, flat.size, len(piece)):
         target = flat[start : start + len(piece)]
-        room = piece[: len(target)].view(np.uint8).data
-        while room:
-            count = stream.readinto(room)
+        unread = piece[: len(target)].view(np.uint8).data
+        while unread:
+            count = stream.readinto(unread)
             if not count:
                 raise EOFError("the data end in the middle of a tensor")
-            room = room[count:]
+            unread = unread[count:]
         target[...] = piece[: len(target)]
 
 

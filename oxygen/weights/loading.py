@@ -69,26 +69,26 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
         return params.nested(dict(zip(order, pool.map(read, order), strict=True)))
 
 
-def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
+def check_parameters(stored: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
     """Refuse a checkpoint with other parameters than those of `config`. Reads no tensor.
 
     Names the first differing paths and the nearest known configuration.
     """
-    differences = _differences(found, _wanted(config))
-    if differences and (form := form_of(source, found.keys() - _wanted(config).keys())):
+    differences = _differences(stored, _wanted(config))
+    if differences and (form := form_of(source, stored.keys() - _wanted(config).keys())):
         raise form
     if differences:
-        fits, near = fitting_configs(found), nearest_config(found)
+        fits, near = fitting_configs(stored), nearest_config(stored)
         hint = (
             f"It holds those of {' or '.join(map(repr, fits))}"
             if fits
-            else f"The nearest known configuration is {near.name!r}: {_agreeing(found, near)} of its "
+            else f"The nearest known configuration is {near.name!r}: {_agreeing(stored, near)} of its "
             f"{len(_wanted(near))} parameters are there"
         )
         raise UsageError(
             f"{source} does not hold the parameters of {config.name!r}: {'; '.join(differences)}. {hint}"
         )
-    for path, tensor in sorted(found.items()):
+    for path, tensor in sorted(stored.items()):
         if tensor.dtype not in _FLOATS:
             raise UsageError(
                 f"{source} stores {path} as {tensor.dtype}, not as one of {', '.join(_FLOATS)}; give the "
@@ -96,28 +96,28 @@ def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: st
             )
 
 
-def fitting_configs(found: Mapping[str, Stored]) -> list[str]:
+def fitting_configs(stored: Mapping[str, Stored]) -> list[str]:
     """Known configurations with exactly these parameters."""
-    return [name for name, preset in PRESETS.items() if not _differences(found, _wanted(preset))]
+    return [name for name, preset in PRESETS.items() if not _differences(stored, _wanted(preset))]
 
 
-def nearest_config(found: Mapping[str, Stored]) -> Pi05Config:
-    """The known configuration with the most parameters in common with `found`."""
-    return max(PRESETS.values(), key=lambda preset: _agreeing(found, preset))
+def nearest_config(stored: Mapping[str, Stored]) -> Pi05Config:
+    """The known configuration with the most parameters in common with `stored`."""
+    return max(PRESETS.values(), key=lambda preset: _agreeing(stored, preset))
 
 
-def _agreeing(found: Mapping[str, Stored], config: Pi05Config) -> int:
-    return sum(path in found and found[path].shape == shape for path, shape in _wanted(config).items())
+def _agreeing(stored: Mapping[str, Stored], config: Pi05Config) -> int:
+    return sum(path in stored and stored[path].shape == shape for path, shape in _wanted(config).items())
 
 
-def _differences(found: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> list[str]:
+def _differences(stored: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> list[str]:
     kinds = {
-        "missing": sorted(wanted.keys() - found.keys()),
-        "not known": sorted(found.keys() - wanted.keys()),
+        "missing": sorted(wanted.keys() - stored.keys()),
+        "not known": sorted(stored.keys() - wanted.keys()),
         "of another shape": [
-            f"{path} {list(found[path].shape)} instead of {list(wanted[path])}"
-            for path in sorted(found.keys() & wanted.keys())
-            if found[path].shape != wanted[path]
+            f"{path} {list(stored[path].shape)} instead of {list(wanted[path])}"
+            for path in sorted(stored.keys() & wanted.keys())
+            if stored[path].shape != wanted[path]
         ],
     }
     return [

@@ -155,8 +155,8 @@ class _RemoteFile:
         with path.open("rb") as stream:
             while piece := stream.read(_PIECE_BYTES):
                 running.update(piece)
-        found = running.digest().hex()
-        return None if found == expected else f"its {kind} is {found}, not {expected}"
+        actual = running.digest().hex()
+        return None if actual == expected else f"its {kind} is {actual}, not {expected}"
 
 
 def _marker(target: Path) -> Path:
@@ -290,7 +290,7 @@ def _on_server(url: str) -> _RemoteFile:
     tags = [value for key, value in headers if key in ("etag", "last-modified")]
     # An ETag counts only if it is a SHA-256, as Hugging Face's are.
     stated = [value.strip('"') for key, value in headers if key in ("etag", "x-linked-etag")]
-    sums = [each for each in stated if re.fullmatch("[0-9a-f]{64}", each)]
+    sums = [tag for tag in stated if re.fullmatch("[0-9a-f]{64}", tag)]
     checksum = ("sha256", sums[-1]) if sums else None
     version = " ".join((*tags, str(sizes[-1])))
     return _RemoteFile(name="", url=url, size=sizes[-1], checksum=checksum, version=version)

@@ -188,12 +188,13 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
 
 _ROLLER, _PITCH = 0.011, 0.0235  # radius of a conveyor's rollers, and the distance between their axes
 _RAIL = 0.012  # width of the rails on both sides of a conveyor
-_BOX_LENGTH, _BOX_ROOM = 0.14, 0.11  # length, and height of the opening, of the box at a conveyor's end
+_BOX_LENGTH, _BOX_OPENING = 0.14, 0.11  # length, and height of the opening, of the box at a conveyor's end
 _SHEET = 0.006  # thickness of its walls
 _INERTIA = 2e-4  # armature of a roller's motor (kg m²): full speed takes a few hundredths of a second
 _ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)  # turns the axis of a capsule from z to y
 _DISC = 0.015  # thickness of a turntable's disc
 _PLATE, _LIP = 0.01, 0.012  # thickness of a ramp's plate, and width and height of its lips
+_POST = 0.01  # half the thickness of the post below a ramp's upper end
 _SEAT = 0.13  # length of a ramp behind its gate
 _GATE_THICK, _GATE_HEIGHT = 0.006, 0.06  # thickness of the gate, and its height above the slope
 _GATE_DROP = 0.065  # distance by which it sinks
@@ -213,7 +214,7 @@ class ConveyorShape(SizedShape):
         length, width, height = self.size
         half_rail = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
         middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
-        top, wide, thin = height + _BOX_ROOM, width / 2 + _RAIL, _SHEET / 2
+        top, wide, thin = height + _BOX_OPENING, width / 2 + _RAIL, _SHEET / 2
         half, center = _BOX_LENGTH / 2, self.end + _BOX_LENGTH / 2
         return (
             *(_box(half_rail, (middle, sign * side, half_rail[2])) for sign in (-1, 1)),
@@ -240,7 +241,7 @@ class ConveyorShape(SizedShape):
     @property
     def extent(self) -> Vector:  # with the covered box
         length, width, height = self.size
-        return length, width + 2 * _RAIL, height + _BOX_ROOM
+        return length, width + 2 * _RAIL, height + _BOX_OPENING
 
     @property
     def end(self) -> float:
@@ -297,7 +298,7 @@ class RampShape(Preset):
                 self._lying((long, _LIP / 2, _LIP / 2), y=side * (self.width + _LIP) / 2, above=_LIP / 2)
                 for side in (-1, 1)
             ),
-            _box((0.01, wide, raised), (0.01 - half, 0.0, raised)),
+            _box((_POST, wide, raised), (_POST - half, 0.0, raised)),
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
@@ -414,6 +415,11 @@ class BananaShape(Preset):
         return self.length, sag + 2 * self.radius, 2 * self.radius
 
 
+_DRAWER_PLAY = 0.006  # by which a drawer is shorter and narrower than its opening
+_DRAWER_BELOW = 0.01  # by which it is lower
+_HANDLE = (0.006, 0.06, 0.006)  # half extents of its bar
+
+
 class DrawerShape(SizedShape):
     """A fixed cabinet with one drawer, which slides out along -x and has a bar."""
 
@@ -433,12 +439,12 @@ class DrawerShape(SizedShape):
     def parts(self) -> tuple[MovingPart, ...]:
         x, y, z = self.size
         w, bar = self.wall, 0.045
-        inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
+        inside = (x - 2 * w - _DRAWER_PLAY, y - 2 * w - _DRAWER_PLAY, z - w - _DRAWER_BELOW)
         front = -inside[0] / 2
         pieces = (
             *open_box(inside, w),
             *(_box((bar / 2, 0.005, 0.005), (front - bar / 2, side, z / 2)) for side in (-0.05, 0.05)),
-            _box((0.006, 0.06, 0.006), (front - bar, 0.0, z / 2)),
+            _box(_HANDLE, (front - bar, 0.0, z / 2)),
         )
         joint = f'type="slide" axis="-1 0 0" limited="true" range="0 {self.travel:.9g}" damping="2"'
         joint = f'<joint {joint} frictionloss="0.5"/>'

@@ -93,7 +93,7 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     """
     if name == "benchmark":
         return (instruction,)
-    ways = [_of_clause(text, instruction, name) for text in _NEXT_CLAUSE.split(instruction)]
+    ways = [_clause_wordings(text, instruction, name) for text in _NEXT_CLAUSE.split(instruction)]
 
     # The i-th wordings of all clauses are joined; those of clauses with fewer wordings repeat.
     def then(before: str, after: str) -> str:
@@ -101,14 +101,14 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
         return f"{before} {'then' if unlike else 'and'} {after}"
 
     joined = tuple(
-        functools.reduce(then, (of_clause[index % len(of_clause)] for of_clause in ways))
+        functools.reduce(then, (wordings[index % len(wordings)] for wordings in ways))
         for index in range(max(map(len, ways)))
     )
     return joined if name == "held_out" else (instruction, *joined[1:])
 
 
-def _of_clause(text: str, instruction: str, name: Wordings) -> Sequence[str]:
-    """The wordings of a clause; its own comes first in training."""
+def _clause_wordings(text: str, instruction: str, name: Wordings) -> Sequence[str]:
+    """The wordings of a clause; for `training`, the clause itself comes first."""
     matches = ((rule.fullmatch(text), frames) for rule, frames in _RULES)
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
     if parts is None or frames is None:

@@ -49,7 +49,7 @@ class Model:
         return self.prefill(self.embed(jnp.asarray(images), jnp.asarray(prompt)), length)[0]
 
     def empty(self, slots=SLOTS):
-        pool = kv_pool.allocate(self.config, slots=slots, room=ROOM)
+        pool = kv_pool.allocate(self.config, slots=slots, capacity=ROOM)
         return pool, kv_pool.empty_decode_state(slots=slots, limit=STEPS)
 
     def new_requests(self, slots, robots=(0, 1, 0)):
@@ -119,7 +119,7 @@ def test_a_text_has_the_same_scores_in_every_row_of_a_large_batch(dtype):
     trunk, expert = (dataclasses.replace(of, depth=1) for of in (presets.SMALL.trunk, presets.SMALL.expert))
     config = dataclasses.replace(SMALL, trunk=trunk, expert=expert, dtype=dtype)
     rng = np.random.default_rng(0)
-    pool = kv_pool.allocate(config, slots=30, room=ROOM)
+    pool = kv_pool.allocate(config, slots=30, capacity=ROOM)
     pool = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), pool)
     texts = dataclasses.replace(
         kv_pool.empty_decode_state(slots=30, limit=1),
@@ -217,7 +217,7 @@ def test_texts_are_the_same_in_a_crowded_pool_among_few_at_work_and_alone(kv_hea
 def test_keys_and_values_of_a_crowded_pool_are_not_copied(slots, copied):
     """What XLA is given: arrays of the rows' size are copies."""
     weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
-    pool = kv_pool.allocate(SMALL, slots=slots, room=ROOM)
+    pool = kv_pool.allocate(SMALL, slots=slots, capacity=ROOM)
     texts, rows = kv_pool.empty_decode_state(slots=slots, limit=STEPS), jnp.asarray((4, 0, 2), jnp.int32)
     program = jax.jit(functools.partial(decode.decode, weights)).lower(rows, pool, texts).as_text()
     for leaf in (pool[0].k, pool[0].v):
