@@ -59,22 +59,13 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         options = _of_policy(options)
     rollouts = rollouts_of(options)
     use_compile_cache()
-    training, vocabulary = training_of(options), options.tokenizer
-    if vocabulary is None and options.model in names(PolicyConfig):
-        vocabulary = load(PolicyConfig, options.model).tokenizer
-    tokenizer = tokenizers.load(vocabulary) if vocabulary else tokenizers.tiny()
+    training, tokenizer = training_of(options), _tokenizer_of(options)
     if rollouts is not None:  # checked now rather than at the first checkpoint
-        choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
-        interface = dataclasses.replace(
-            embodiment(training.embodiment).interface, name=options.model, horizon=training.model.horizon
-        )
-        feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
-        check_feedback([rollouts], feedback, policy=options.model)
-        check_playable(make_plan(rollouts), interface=interface)
+        _check_rollouts(rollouts, training, options)
     demonstrations = [Demonstrations(data) for data in options.data]
-    for each in demonstrations if options.trains_actions else ():
-        each.check_robot(training.embodiment)
-    samples = Samples.joined([each.samples(training.model) for each in demonstrations])
+    for dataset in demonstrations if options.trains_actions else ():
+        dataset.check_robot(training.embodiment)
+    samples = Samples.joined([dataset.samples(training.model) for dataset in demonstrations])
     console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(samples)} frames of {', '.join(options.data)} → {shown(folder)}",
@@ -119,6 +110,24 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             interrupted = True
     _print_how_to_resume(console, folder, options, training.embodiment)
     return INTERRUPTED if interrupted else 0
+
+
+def _tokenizer_of(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
+    vocabulary = options.tokenizer
+    if vocabulary is None and options.model in names(PolicyConfig):
+        vocabulary = load(PolicyConfig, options.model).tokenizer
+    return tokenizers.load(vocabulary) if vocabulary else tokenizers.tiny()
+
+
+def _check_rollouts(rollouts: RunConfig, training: TrainingConfig, options: TrainConfig) -> None:
+    """Refuse rollouts that the trained policy could not play."""
+    choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
+    interface = dataclasses.replace(
+        embodiment(training.embodiment).interface, name=options.model, horizon=training.model.horizon
+    )
+    feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
+    check_feedback([rollouts], feedback, policy=options.model)
+    check_playable(make_plan(rollouts), interface=interface)
 
 
 def training_of(options: TrainConfig) -> TrainingConfig:

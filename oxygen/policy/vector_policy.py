@@ -410,12 +410,7 @@ def create_vector_policy(
     if engine.robots > 1:  # the padding of a prompt must not depend on other robots
         config = dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
     check_fits(tokenizer, config)
-    for task in tasks:
-        if not task.sampling.greedy and (task.sampling.top_k or 0) > config.vocab_size:
-            raise UsageError(
-                f"language task {task.name!r}: top_k is {task.sampling.top_k}, the model has "
-                f"{config.vocab_size} tokens; give no more, or leave it out to draw among all"
-            )
+    _check_sampling(tasks, config)
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
@@ -435,12 +430,26 @@ def create_vector_policy(
         weights=weights if isinstance(weights, int) or callable(weights) else None,
         adapter=adapter,
     )
-    # One query, so that the caller's first one needs no imports and allocations.
-    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
-    state = np.zeros(transform.state_norm.size)
-    observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
-    policy.act(dict.fromkeys(range(engine.robots), observation))
-    policy.complete()
-    for robot in range(engine.robots):
-        policy.reset(robot, 0)
+    _warm_up(policy)
     return policy
+
+
+def _check_sampling(tasks: Sequence[LanguageTask], config: Pi05Config) -> None:
+    for task in tasks:
+        if not task.sampling.greedy and (task.sampling.top_k or 0) > config.vocab_size:
+            raise UsageError(
+                f"language task {task.name!r}: top_k is {task.sampling.top_k}, the model has "
+                f"{config.vocab_size} tokens; give no more, or leave it out to draw among all"
+            )
+
+
+def _warm_up(policy: VectorPolicy) -> None:
+    """Answer one query, so that the caller's first one needs no imports and allocations."""
+    config, robots = policy.runner.config, range(policy.engine.robots)
+    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
+    state = np.zeros(policy.transform.state_norm.size)
+    observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
+    policy.act(dict.fromkeys(robots, observation))
+    policy.complete()
+    for robot in robots:
+        policy.reset(robot, 0)

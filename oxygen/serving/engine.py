@@ -10,11 +10,12 @@ import numpy as np
 from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput
 from oxygen.model.guidance import Guidance
+from oxygen.model.pi05 import Prefix
 from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Budget, Scheduler, joined
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder
-from oxygen.typing import Float32
+from oxygen.typing import Array, Float32
 
 _MIN_S = 1e-6  # time recorded for decode steps that were done before the host read the actions
 _NEW_WEIGHT = 0.2  # weight of a new sample in the exponential moving averages
@@ -90,25 +91,13 @@ class Engine:
         assert self._step is None, "complete() comes before the next act()"
         started_s = self._clock()
         prefix = self._runner.prefill(inputs)
-        robots = len(self._schedulers)
-        seeds = [scheduler.seed for scheduler in self._schedulers]
-        origins = prefix, seeds, [queries.get(robot, 0) for robot in range(robots)]
-        chunks = [] if guidance is None else [self._runner.denoise(*origins, guidance)]
-        if guidance is None or not all(guidance.guides[robot] for robot in queries):
-            chunks.append(self._runner.denoise(*origins))  # for the robots that are not guided
-        for chunk in chunks:
-            chunk.copy_to_host_async()
+        chunks = self._denoise(prefix, queries, guidance)
         plans = {robot: self._schedulers[robot].plan(query) for robot, query in queries.items()}
-        jobs = joined(plans.values(), robots=robots, width=self._schedulers[0].width)
+        jobs = joined(plans.values(), robots=len(self._schedulers), width=self._schedulers[0].width)
         for plan in plans.values():
             for request in plan.requested:
                 request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
-        steps = batch = 0
-        if budgeted := [job for job in jobs if not job.to_the_end]:
-            batch = self._runner.sizes.batch_of(budgeted[0].batch)
-            spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms or 0.0)
-            steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms.get(batch))
-            steps = min(steps, max(job.steps for job in budgeted))
+        steps, batch = self._budgeted(jobs, arrived_s)
         if self._decoder is not None and jobs:
             self._decoder.begin(inputs, jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
@@ -131,6 +120,31 @@ class Engine:
             decode_batch=batch,
         )
         return self._step
+
+    def _denoise(
+        self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None
+    ) -> list[Float32[Array, "robot horizon action"]]:
+        """Every robot's chunk, guided, not guided, or both ways in this order, as the robots need."""
+        seeds = [scheduler.seed for scheduler in self._schedulers]
+        numbers = [queries.get(robot, 0) for robot in range(len(seeds))]
+        chunks = []
+        if guidance is not None:
+            chunks.append(self._runner.denoise(prefix, seeds, numbers, guidance))
+        if guidance is None or not all(guidance.guides[robot] for robot in queries):
+            chunks.append(self._runner.denoise(prefix, seeds, numbers))
+        for chunk in chunks:
+            chunk.copy_to_host_async()
+        return chunks
+
+    def _budgeted(self, jobs: Sequence[DecodeJob], arrived_s: float) -> tuple[int, int]:
+        """Decode steps and batch size of the jobs that do not run to their end; zeros if there are none."""
+        budgeted = [job for job in jobs if not job.to_the_end]
+        if not budgeted:
+            return 0, 0
+        batch = self._runner.sizes.batch_of(budgeted[0].batch)
+        spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms or 0.0)
+        steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms.get(batch))
+        return min(steps, max(job.steps for job in budgeted)), batch
 
     def complete(self, *, delivered_s: float) -> EngineStep | None:
         """Finish the texts of the current step, commit it and return it; None if there is no step.

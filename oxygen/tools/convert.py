@@ -78,29 +78,21 @@ def convert(
     local = fetch(source)
     home = local.parent if local.name == "params" else local  # has the card and norm stats
     _check_card(home / CARD, given)
-    checkpoint = _open(local, merge_lora, str(source))
+    checkpoint = open_checkpoint(local)
+    if merge_lora is not None:
+        checkpoint = merged(checkpoint, merge_lora, str(source))
     fits = fitting_configs(checkpoint.tensors)
     config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
     check_parameters(checkpoint.tensors, config, str(source))
     if model is not None and model not in fits:
         raise unknown("model", model, fits, remedy=f"{source} fits only these.")
-    arrays = {
-        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    for path, array in arrays.items():  # before anything is written: it may be damaged
-        checkpoint.read(path, array)
+    arrays = _read_all(checkpoint, dtype)  # before anything is written: it may be damaged
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
     draft.parent.mkdir(parents=True, exist_ok=True)
     if not single:
-        draft.mkdir()
-        if (home / _ASSETS).is_dir():  # openpi's norm stats
-            shutil.copytree(home / _ASSETS, draft / _ASSETS)
-        for name in (CARD, TOKENIZER, RECORD):  # written by training
-            if (home / name).is_file():
-                shutil.copyfile(home / name, draft / name)
+        _copy_companions(home, draft)
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
         shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
         sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
@@ -111,9 +103,24 @@ def convert(
     return target if single else target / SINGLE_FILE
 
 
-def _open(local: Path, merge_lora: float | None, source: str) -> Checkpoint:
-    checkpoint = open_checkpoint(local)
-    return checkpoint if merge_lora is None else merged(checkpoint, merge_lora, source)
+def _read_all(checkpoint: Checkpoint, dtype: str | None) -> dict[str, np.ndarray]:
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    for path, array in arrays.items():
+        checkpoint.read(path, array)
+    return arrays
+
+
+def _copy_companions(home: Path, draft: Path) -> None:
+    """Create the folder with copies of the norm stats and of what training wrote."""
+    draft.mkdir()
+    if (home / _ASSETS).is_dir():  # openpi's norm stats
+        shutil.copytree(home / _ASSETS, draft / _ASSETS)
+    for name in (CARD, TOKENIZER, RECORD):
+        if (home / name).is_file():
+            shutil.copyfile(home / name, draft / name)
 
 
 def _check_card(card: Path, given: str) -> None:

@@ -19,6 +19,7 @@ from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.params import count, initial_params, nested, shapes
 from oxygen.model.pi05 import prepare
+from oxygen.robots.norms import Statistics
 from oxygen.robots.tokenizer import SentencePieceTokenizer
 from oxygen.robots.transforms import embodiment, statistics_of
 from oxygen.training import checkpoint, optimiser
@@ -79,67 +80,97 @@ def train(
         check_same_run(folder, run)
         if options.trains_actions and not samples.valid.any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
-        newest, robot = checkpoint.newest(checkpoints), embodiment(training.embodiment)
-        if training.norm_stats is None:
-            statistics = measure(samples, robot)
-        else:  # from the newest checkpoint, as the source may be gone
-            statistics = statistics_of(robot, newest or fetch(training.norm_stats))
-        batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
-        objective = Objective(model=training.model, options=options, layout=batches.layout)
-        given = str(training.start_from)
+        newest = checkpoint.newest(checkpoints)
+        statistics = _statistics(training, samples, newest)
         writer = checkpoint.CheckpointWriter(
             training=training,
             statistics=statistics,
             tokenizer=tokenizer.serialized,
             frames=len(samples),
-            start=load(given, training.model, dtype="float32") if options.start_share else None,
+            start=_start(training, "float32") if options.start_share else None,
         )
-        base = None  # the model that an adapter is trained for
-        if options.adapter is not None:
-            base = prepare(load(given, training.model), training.model)
-        state = _restored_state(training, newest) if newest else _initial_state(training)
+        batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
+        steps = _Steps(training, batches, newest)
         # After all checks: bad options leave no run file.
         write_run_file(folder, run, options.model_dump(mode="json"))
-        step = int(state.step)
-        with TrainingLog(folder, resumed_at=step) as log:
+        with TrainingLog(folder, resumed_at=steps.done) as log:
 
             def note(metrics: Mapping[str, float]) -> None:
                 if metrics:
-                    log.write(step, metrics)
-                    on_log(step, metrics)
+                    log.write(steps.done, metrics)
+                    on_log(steps.done, metrics)
 
             # A training killed during a checkpoint's rollouts repeats these.
-            if newest and not has_rollouts(folder, step):
-                note(on_checkpoint(step, newest))
-            window: list[Metrics] = []
-            started_s = time.perf_counter()
-            ending = step >= options.steps
-            first: contextlib.AbstractContextManager[None] = stage(
-                f"compiling the training step, {count(training.model) / 1e6:.1f} million parameters in "
-                f"batches of {options.batch}: a minute or more the first time"
-            )
+            if newest and not has_rollouts(folder, steps.done):
+                note(on_checkpoint(steps.done, newest))
+            ending = steps.done >= options.steps
             while not ending:
-                batch = batches.batch(step)
-                with first:
-                    state, metrics = optimiser.train_step(objective, base, state, batch)
-                first = contextlib.nullcontext()
-                step += 1
-                window.append(metrics)
-                jax.block_until_ready(window[-2:-1])  # the next batch is made while a step is computed
-                ending = step == options.steps or should_stop()
-                saving = ending or step % options.save_every == 0
-                if saving or step % options.log_every == 0:
-                    fetched = jax.device_get(window)  # together, so that no step waits for the transfer
-                    means = {name: float(np.mean([each[name] for each in fetched])) for name in fetched[0]}
-                    rate = options.batch * len(window) / (time.perf_counter() - started_s)
-                    _check_finite(means, step, options, checkpoint.newest(checkpoints))
-                    note({**means, "samples_per_s": rate})
-                    window, started_s = [], time.perf_counter()
+                steps.take_one()
+                ending = steps.done == options.steps or should_stop()
+                saving = ending or steps.done % options.save_every == 0
+                if saving or steps.done % options.log_every == 0:
+                    means = steps.means()
+                    _check_finite(means, steps.done, options, checkpoint.newest(checkpoints))
+                    note(means)
                 if saving:
-                    note(on_checkpoint(step, writer.save(checkpoints, state)))
+                    note(on_checkpoint(steps.done, writer.save(checkpoints, steps.state)))
                     draw_curves(folder)
-                    started_s = time.perf_counter()
-        return state
+        return steps.state
+
+
+class _Steps:
+    """The steps of a training, from its newest checkpoint on if there is one.
+
+    Attributes:
+        done: Their number.
+        state: The state after the last of them.
+    """
+
+    def __init__(self, training: TrainingConfig, batches: TrainingBatches, newest: Path | None) -> None:
+        options, model = training.options, training.model
+        self._batches, self._batch = batches, options.batch
+        self._objective = Objective(model=model, options=options, layout=batches.layout)
+        # The model that an adapter is trained for.
+        self._base = None if options.adapter is None else prepare(_start(training), model)
+        self.state = _restored_state(training, newest) if newest else _initial_state(training)
+        self.done = int(self.state.step)
+        self._metrics: list[Metrics] = []  # since the last call of `means`, on the device
+        self._since_s = 0.0
+        self._first: contextlib.AbstractContextManager[None] = stage(
+            f"compiling the training step, {count(model) / 1e6:.1f} million parameters in batches of "
+            f"{options.batch}: a minute or more the first time"
+        )
+
+    def take_one(self) -> None:
+        """Take a step. It is computed while the next batch is made."""
+        if not self._metrics:
+            self._since_s = time.perf_counter()
+        batch = self._batches.batch(self.done)
+        with self._first:
+            self.state, metrics = optimiser.train_step(self._objective, self._base, self.state, batch)
+        self._first = contextlib.nullcontext()
+        self._metrics.append(metrics)
+        jax.block_until_ready(self._metrics[-2:-1])
+        self.done += 1
+
+    def means(self) -> dict[str, float]:
+        """The means of the metrics since the last call, and the samples per second."""
+        steps = jax.device_get(self._metrics)  # together, so that no step waits for the transfer
+        self._metrics = []
+        means = {name: float(np.mean([metrics[name] for metrics in steps])) for name in steps[0]}
+        return {**means, "samples_per_s": self._batch * len(steps) / (time.perf_counter() - self._since_s)}
+
+
+def _statistics(training: TrainingConfig, samples: Samples, newest: Path | None) -> Statistics:
+    """Measured, or from the newest checkpoint: their source may be gone."""
+    robot = embodiment(training.embodiment)
+    if training.norm_stats is None:
+        return measure(samples, robot)
+    return statistics_of(robot, newest or fetch(training.norm_stats))
+
+
+def _start(training: TrainingConfig, dtype: str | None = None) -> Params:
+    return load(str(training.start_from), training.model, dtype=dtype)
 
 
 def _initial_state(training: TrainingConfig) -> TrainState:
@@ -149,7 +180,7 @@ def _initial_state(training: TrainingConfig) -> TrainState:
     elif training.start_from is None:
         params = initial_params(training.model, options.seed)
     else:
-        params = load(training.start_from, training.model, dtype="float32")
+        params = _start(training, "float32")
     return init_state(params, options)
 
 
