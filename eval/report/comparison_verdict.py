@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,11 +21,11 @@ from eval.metrics.noninferiority import (
     verdict_of,
 )
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
-from eval.metrics.statistics import Interval
+from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import format_inputs
-from eval.report.comparison import Comparison, PairTable, TextPairs, Unpaired
+from eval.report.comparison import Comparison, PairTable, TextDifference, TextPairs, Unpaired
 from eval.report.result_tables import MEASURES
-from eval.report.table import Table, format_clock_of, number, percentage, to_terminal
+from eval.report.table import Column, Table, format_clock_of, percentage, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -187,20 +188,79 @@ _NOT_IN_TURNS_NOTE = "The runs did not alternate: latency differences include th
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
+class Side(NamedTuple):
+    """A row of a comparison: what is compared, A's and B's value, and B's minus A's."""
+
+    name: str
+    of: PairTable | MeanDifference | TextDifference
+    p_value: float | None = None  # McNemar's
+    verdict: Verdict | None = None
+
+
+def _compared(first: str, form: str, *, unit: str = "", ends: str = "ci95") -> list[Column]:
+    """Both values, their difference and its interval."""
+    return [
+        Column(first, lambda row: row.name, unit=unit, align="left"),
+        Column("A", lambda row: row.of.a, form),
+        Column("B", lambda row: row.of.b, form),
+        Column("B minus A", lambda row: row.of.difference, f"+{form}"),
+        Column(
+            "95 %", lambda row: getattr(row.of, ends), lambda ci: f"{ci.low:+{form}} to {ci.high:+{form}}"
+        ),
+    ]
+
+
+def _percent(rate: float) -> str:
+    return percentage(rate, 1, " %")
+
+
+_NAME, _, _, *_DIFFERENCE = _compared("solved", ".1f", ends="difference_ci95")
+RATES = [
+    _NAME,
+    Column("A", lambda row: row.of.percent_a, _percent),
+    Column("B", lambda row: row.of.percent_b, _percent),
+    *_DIFFERENCE,
+    Column("p", lambda row: row.p_value, ".2g"),
+]
+PAIRS = [
+    dataclasses.replace(_NAME, heading="in pairs"),
+    Column("pairs", lambda row: row.of.graded),
+    Column("both", lambda row: row.of.both),
+    Column("only A", lambda row: row.of.only_a),
+    Column("only B", lambda row: row.of.only_b),
+    Column("neither", lambda row: row.of.neither),
+    Column("verdict on B", lambda row: row.verdict),
+]
+MEASURES_COLUMNS = [*_compared("measure", ".2f"), Column("pairs", lambda row: row.of.n_pairs)]
+TEXT_COLUMNS = _compared("language", ".1f", unit="%", ends="interval")
+LATENCY = [
+    Column("latency", lambda row: f"{row[0]}, {row[2]}", unit="ms", align="left"),
+    Column("A", lambda row: getattr(row[1].a, row[2]), ".1f"),
+    Column("B", lambda row: getattr(row[1].b, row[2]), ".1f"),
+    Column("B/A", lambda row: row[1].ratio(row[2]), ".2f"),
+]
+
+
 def show(comparison: Comparison, judgements: Judgements, console: Console) -> None:
     """Print a comparison: runs, outcomes, verdicts, actions, latency and texts."""
 
-    def show_table(table: Table, note: str = "") -> None:
+    def show_table(columns: Sequence[Column], rows: Sequence[Any], note: str = "") -> None:
         console.print()
-        console.print(to_terminal(table.marked(badge(comparison.a.assets.name)), ruled=False))
+        table = Table(columns=columns, groups=[rows]).marked(badge(comparison.a.assets.name))
+        console.print(to_terminal(table, ruled=False))
         if note:
             console.print(f"[dim]{note}[/]")
 
+    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
+    sides = [
+        Side(suite, pairs, p_values.get(suite), judgements.per_suite.get(suite, judgements.success.verdict))
+        for suite, pairs in _rows(comparison)
+    ]
     _show_runs(comparison, console)
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
-    show_table(_rates(comparison), f"{_STATISTICS_NOTE}{together}.")
-    show_table(_pairs(comparison, judgements))
+    show_table(RATES, sides, f"{_STATISTICS_NOTE}{together}.")
+    show_table(PAIRS, sides)
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
@@ -216,34 +276,18 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         clock = f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
     console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
-        rows = [
-            [
-                f"{stage}, {quantile}",
-                *(f"{getattr(each, quantile):.1f}" for each in (latency.a, latency.b)),
-                number(latency.ratio(quantile), ".2f"),
-            ]
-            for stage, latency in comparison.latency.items()
-            for quantile in ("p50", "p95")
-        ]
-        note = _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE
-        show_table(Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows), note)
+        rows = [(*each, quantile) for each in comparison.latency.items() for quantile in ("p50", "p95")]
+        show_table(LATENCY, rows, _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
     if comparison.measures:
-        rows = [
-            [heading, *_compared(each.a, each.b, each.difference, each.ci95, ".2f"), str(each.n_pairs)]
-            for heading, each in comparison.measures.items()
-        ]
-        show_table(Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows), _MEASURES_NOTE)
+        show_table(MEASURES_COLUMNS, [Side(*each) for each in comparison.measures.items()], _MEASURES_NOTE)
     if comparison.texts:
-        rows = [
-            [
-                f"{MEASURES[text.task]}, {_WHEN[text.when]}",
-                *_compared(text.a, text.b, text.difference, text.interval, ".1f"),
-            ]
+        texts = [
+            Side(f"{MEASURES[text.task]}, {_WHEN[text.when]}", text)
             for texts in comparison.texts
             for text in texts.differences
         ]
-        if rows:
-            show_table(Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows))
+        if texts:
+            show_table(TEXT_COLUMNS, texts)
         else:
             console.print()
         for each in comparison.texts:
@@ -268,35 +312,6 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
             f"A is {a.status}, of {pluralize(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
         )
         console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
-
-
-def _rates(comparison: Comparison) -> Table:
-    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
-    rows = []
-    for suite, pairs in _rows(comparison):
-        a, b = pairs.percent_a, pairs.percent_b
-        rates = percentage(a, 1, " %"), percentage(b, 1, " %")
-        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
-        rows.append(
-            [suite, *rates, *_compared(a, b, pairs.difference, pairs.difference_ci95, ".1f")[2:], p_value]
-        )
-    return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)
-
-
-def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
-    rows = []
-    for suite, pairs in _rows(comparison):
-        counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
-        verdict = judgements.per_suite.get(suite, judgements.success.verdict)
-        rows.append([suite, *map(str, counts), verdict.value])
-    return Table.of_cells(["in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B"], rows)
-
-
-def _compared(
-    a: float | None, b: float | None, difference: float | None, ends: Interval | None, form: str
-) -> list[str]:
-    between = "–" if ends is None else f"{ends.low:+{form}} to {ends.high:+{form}}"
-    return [number(a, form), number(b, form), number(difference, f"+{form}"), between]
 
 
 def _format_pairs(texts: TextPairs) -> str:

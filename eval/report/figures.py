@@ -110,12 +110,12 @@ def draw_charts(
                 handles[line.label] = draw_line(
                     panel, line, chart.look, apart=apart, dashes=("-", "--", ":", "-.")[dashed and place % 4]
                 )
-            if panel in axes[:, 0]:
-                panel.set_ylabel(chart.y)
-            panel.set_ylim(*((-4, 102) if chart.is_percent else (0, None)))
         panels[0].set_title(heading)
         panels[-1].set_xlabel(column[-1].x)
-    below: Any = {"loc": "outside lower center", "ncols": min(4, len(handles))}
+    for panel, chart in zip(axes[:, 0], next(iter(columns.values())), strict=True):
+        panel.set_ylabel(chart.y)
+        panel.set_ylim(*((-4, 102) if chart.is_percent else (0, None)))
+    below: Any = {"loc": "outside lower center", "ncols": len(handles) if legend else 1 + len(columns)}
     figure.legend(handles.values(), handles, title=legend, **below)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure

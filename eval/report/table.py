@@ -194,11 +194,11 @@ class Table:
         """Its width in a terminal, with rules, characters."""
         return sum(1 + self.layout(column)[1] for column in self.shown) + 1
 
-    def layout(self, column: Column) -> tuple[str, int]:
+    def layout(self, column: Column, *, wraps: bool = True) -> tuple[str, int]:
         """The heading of a column in a terminal, in several lines if that saves width, and the width."""
         cells = [cell_len(line) for row in self.rows for line in visible_text(column.cell(row)).split("\n")]
-        lines = column.short.split("\n")
-        if not column.short:
+        lines = (column.short or column.title).split("\n")
+        if wraps and not column.short:
             width = max([*cells, *(cell_len(word) for word in column.title.split())])
             lines = textwrap.wrap(column.title, width, break_long_words=False, break_on_hyphens=False)
         return "\n".join(lines), max([*cells, *map(cell_len, lines)])
@@ -215,7 +215,7 @@ def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
     shown = TerminalTable(title=escape(table.title) or None, title_justify="left", **look)
     columns = table.shown
     for number, column in enumerate(columns):
-        heading, width = table.layout(column)
+        heading, width = table.layout(column, wraps=ruled)
         shown.add_column(
             escape(heading),
             justify=column.align,

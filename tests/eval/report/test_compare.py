@@ -422,7 +422,7 @@ def test_every_row_is_one_line_of_a_terminal(tmp_path):
         "narration: 24 texts graded in both.",
     ):
         assert row in lines
-    assert any(line.startswith("narrations wholly right, on delivery 33.3 66.7 +33.3 ") for line in lines)
+    assert any(line.startswith("narrations wholly right, on delivery 33.3 66.7 +33.3") for line in lines)
     assert "the 2 suites' p and verdicts are corrected together (Holm)." in " ".join(lines)
     assert [line[:4] for line in printed if line.endswith(("_0003300-a", "_0003300-b"))] == ["A  2", "B  2"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from contracts.errors import UsageError
 from eval import results
-from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
+from eval.report.sweep_plots import draw_surface, draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of
 from eval.report.table import Table
 from scripts import results as results_pages
@@ -155,6 +155,16 @@ def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_al
     ((solved, _),) = over_interval(record).values()
     assert [(line.label, len(line.points)) for line in solved.lines] == [("a = 2", 3), ("a = 4", 1)]
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
+
+
+def test_panels_of_a_row_share_an_axis_that_holds_every_point(record):
+    for cell in [*record["cells"]]:
+        options = {**cell["options"], "motion": "drift:3"}
+        slower = {"restricted_mean_s": 13.0, "restricted_mean_ci95": [12.0, 15.0]}
+        record["cells"].append({**cell, **slower, "options": options})
+    _, _, *below = draw_surface([record]).axes
+    assert len(below) == 2
+    assert all(panel.get_ylim()[1] > 15.0 for panel in below)
 
 
 def test_the_documentation_says_what_the_records_say():
