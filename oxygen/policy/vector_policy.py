@@ -410,7 +410,12 @@ def create_vector_policy(
     if engine.robots > 1:  # the padding of a prompt must not depend on other robots
         config = dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
     check_fits(tokenizer, config)
-    _check_sampling(tasks, config)
+    for task in tasks:
+        if not task.sampling.greedy and (task.sampling.top_k or 0) > config.vocab_size:
+            raise UsageError(
+                f"language task {task.name!r}: top_k is {task.sampling.top_k}, the model has "
+                f"{config.vocab_size} tokens; give no more, or leave it out to draw among all"
+            )
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
@@ -432,15 +437,6 @@ def create_vector_policy(
     )
     _warm_up(policy)
     return policy
-
-
-def _check_sampling(tasks: Sequence[LanguageTask], config: Pi05Config) -> None:
-    for task in tasks:
-        if not task.sampling.greedy and (task.sampling.top_k or 0) > config.vocab_size:
-            raise UsageError(
-                f"language task {task.name!r}: top_k is {task.sampling.top_k}, the model has "
-                f"{config.vocab_size} tokens; give no more, or leave it out to draw among all"
-            )
 
 
 def _warm_up(policy: VectorPolicy) -> None:

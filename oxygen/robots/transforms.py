@@ -90,8 +90,8 @@ EMBODIMENTS = {
     "libero_compact": dataclasses.replace(LIBERO, prompt=CompactStatePrompt(), asset_id="libero_compact"),
     **_DROIDS,
     **{
-        f"{name}_compact": dataclasses.replace(each, prompt=CompactStatePrompt())
-        for name, each in _DROIDS.items()
+        f"{name}_compact": dataclasses.replace(droid, prompt=CompactStatePrompt())
+        for name, droid in _DROIDS.items()
     },
 }
 """Those with `_state` have the state in the prompt, as one fine-tuned from `pi05_base` does; those with

@@ -20,7 +20,7 @@ from oxygen.model.config import PRESETS
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
-from oxygen.weights.formats import SINGLE_FILE, SUFFIX, Checkpoint, open_checkpoint, write_safetensors
+from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_checkpoint, write_safetensors
 from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
 from oxygen.weights.lora import merged
 from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
@@ -86,7 +86,12 @@ def convert(
     check_parameters(checkpoint.tensors, config, str(source))
     if model is not None and model not in fits:
         raise unknown("model", model, fits, remedy=f"{source} fits only these.")
-    arrays = _read_all(checkpoint, dtype)  # before anything is written: it may be damaged
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    for path, array in arrays.items():  # before anything is written: it may be damaged
+        checkpoint.read(path, array)
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
@@ -101,16 +106,6 @@ def convert(
     write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=" ".join(fits))
     draft.rename(target)
     return target if single else target / SINGLE_FILE
-
-
-def _read_all(checkpoint: Checkpoint, dtype: str | None) -> dict[str, np.ndarray]:
-    arrays = {
-        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    for path, array in arrays.items():
-        checkpoint.read(path, array)
-    return arrays
 
 
 def _copy_companions(home: Path, draft: Path) -> None:

@@ -315,9 +315,10 @@ def open_safetensors(file: Path) -> Checkpoint:
         slices = {path: content.get_slice(path) for path in content.keys()}  # noqa: SIM118 - not a dict
         tensors = {
             path: Stored(
-                shape=tuple(each.get_shape()), dtype=_SAFETENSORS.get(each.get_dtype(), each.get_dtype())
+                shape=tuple(tensor.get_shape()),
+                dtype=_SAFETENSORS.get(tensor.get_dtype(), tensor.get_dtype()),
             )
-            for path, each in slices.items()
+            for path, tensor in slices.items()
         }
     return Checkpoint(tensors=tensors, read=read)
 

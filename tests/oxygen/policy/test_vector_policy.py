@@ -338,7 +338,7 @@ def test_every_reply_is_the_same_in_any_company(policy, observe, frames, narrati
     "mode", [mode if mode == "unified" else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
 )
 def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, mode):
-    """With texts that end at their limits alone, which the last bits of a batch size do not change."""
+    """And the work that it did. With texts that end at their limits, which no last bit changes."""
     tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]
     single = small_policy(EngineConfig(mode=mode, slots=10, rows=10), tasks=tasks)
     several = policy.with_engine(dataclasses.replace(policy.engine, mode=mode), tasks=tasks)
@@ -346,7 +346,7 @@ def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, 
         single.act({0: observe(number)})
         several.act({0: observe(90 + number), 2: observe(number)} | ({} if number % 2 else {1: observe(80)}))
         alone, own = single.complete()[0], several.complete()[2]
-        assert alone.work == own.work
+        assert single.work == alone.work == own.work
         assert alone.tokens == own.tokens
         jobs, own_jobs = ([(t.job, t.job_steps) for t in reply.finished] for reply in (alone, own))
         assert jobs == own_jobs
