@@ -26,7 +26,7 @@ from eval.monitors.console import EvaluationConsole
 from eval.records.run_folders import new_run
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.executor import batch_size_for, choose_executor
+from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.prepare import prepare
 
 NUM_ENVS, EPISODES, STEPS, TURNS = (1, 2, 4), 24, 100, 2

@@ -1,9 +1,11 @@
 """Schemas of presets: suites, policies, runs, evaluations of one run per mode, and sweeps of a grid."""
 
 import dataclasses
+import functools
 import itertools
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -97,14 +99,8 @@ def _spelled(parse: Callable[[str], Any]) -> tuple[Parameter, BeforeValidator, P
     return Parameter(accepts_keys=False, n_tokens=1), BeforeValidator(read), PlainSerializer(str)
 
 
-def _parse_clock(text: str) -> Clock:
-    from configs.load import names  # imports this module
-    from configs.profile import ProfileConfig
-
-    return parse_clock(text, profiles=names(ProfileConfig))
-
-
-ClockOption = Annotated[Clock, *_spelled(_parse_clock)]
+_PROFILES = [Path(file.name).stem for file in (resources.files("configs") / "profiles").iterdir()]
+ClockOption = Annotated[Clock, *_spelled(functools.partial(parse_clock, profiles=_PROFILES))]
 MotionOption = Annotated[ObjectMotion, *_spelled(parse_motion)]
 EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
 TextSourceOption = Annotated[TextSource, *_spelled(parse_text_source)]

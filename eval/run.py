@@ -124,7 +124,7 @@ def build_app(
         from eval.monitors.console import EvaluationConsole  # slow: JAX; --help needs none
         from eval.monitors.loggers import with_log
         from eval.rollout.evaluation import exit_code, run_evaluation
-        from eval.rollout.executors.executor import batch_size_for, choose_executor
+        from eval.rollout.executors.choice import batch_size_for, choose_executor
         from eval.rollout.prepare import prepare
 
         monitor = with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log)

@@ -57,7 +57,7 @@ def sweep(
     from eval.monitors.loggers import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.run_folders import find_unfinished_sweep, new_sweep  # slow: statistics
-    from eval.rollout.executors.executor import batch_size_for, choose_executor
+    from eval.rollout.executors.choice import batch_size_for, choose_executor
     from eval.rollout.plan import cells_of
     from eval.rollout.sweep import run_sweep
 

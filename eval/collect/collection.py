@@ -28,7 +28,8 @@ from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.store import DemonstrationKey, EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
-from eval.policies.resolved import ResolvedPolicy, open_policies, resolve_policy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.scripted import open_scripted
 from eval.records import provenance
 from eval.records.json_files import write_json

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,7 +16,6 @@ from contracts.interface import Interface, compare
 from contracts.prompt import FieldsByTask
 from contracts.redaction import remember_secrets
 from eval.policies.addresses import refuse_address
-from eval.policies.base import LoadedPolicy
 from eval.records.run_folders import policy_name
 from oxygen.model.config import preset
 from oxygen.presets.policies import (
@@ -197,53 +196,3 @@ def _requested_texts(policy: PolicyConfig, config: RunConfig) -> tuple[tuple[str
     missing = ", ".join(sorted(set(trained) - set(known)))
     remark = f"{policy.name} was also trained on {missing}: name its file with --language-tasks."
     return known, remark if missing else None
-
-
-def open_policies(
-    resolved: ResolvedPolicy,
-    variants: Sequence[RunConfig],
-    *,
-    worlds: int = 1,
-    notify: Callable[[str], None] = print,
-) -> list[LoadedPolicy]:
-    """Load the policy, once for all variants.
-
-    Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared. `worlds`
-    is the number of parallel episodes; `notify` is called with one line if a server has to be waited for, or
-    a class is made several times.
-
-    Raises:
-        UsageError: The checkpoint, class or server is not available.
-    """
-    policy, assumed = resolved.policy, resolved.assumed
-    if policy.kind == "oxygen":
-        from eval.policies.engine import open_engine  # compiles
-
-        loaded = open_engine(resolved, variants, worlds=worlds)
-    elif policy.kind == "python":
-        from eval.policies.python import open_python
-
-        opened = open_python(
-            str(policy.target),
-            policy.kwargs,
-            worlds=worlds,
-            batch_size=variants[0].batch_size,
-            assumed=assumed,
-            notify=notify,
-        )
-        loaded = [opened] * len(variants)
-    elif policy.kind == "websocket":
-        from eval.policies.websocket import open_websocket  # imports the protocol's libraries
-
-        modes = [variant.mode for variant in variants]
-        opened = open_websocket(
-            str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds, assumed=assumed
-        )
-        loaded = [opened] * len(variants)
-    else:
-        from eval.policies.scripted import open_scripted
-
-        loaded = [open_scripted(policy, resolved.tasks_of(variant), variant) for variant in variants]
-    return [
-        each if each.feedback else dataclasses.replace(each, feedback=resolved.feedback) for each in loaded
-    ]

@@ -23,7 +23,7 @@ from eval.monitors.console import EvaluationConsole
 from eval.policies.resolved import policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.executor import choose_executor
+from eval.rollout.executors.choice import choose_executor
 from eval.rollout.plan import make_plan
 from eval.rollout.prepare import check_feedback, check_playable, prepare
 from oxygen.model.compile_cache import use_compile_cache

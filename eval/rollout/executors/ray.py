@@ -21,7 +21,8 @@ from configs.paths import absolute
 from configs.schema import RunConfig
 from contracts.errors import UsageError, one_line
 from eval.policies.base import LoadedPolicy
-from eval.policies.resolved import ResolvedPolicy, open_policies
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_result
 from eval.rollout.executors.executor import Executor, Jobs, OnBegin, Played, ResultT, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor

@@ -19,7 +19,8 @@ from contracts.observation import Observation
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.interprocess import ImageBlock
-from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
 from eval.policies.scripted import open_scripted
 from eval.records.protocol import format_inputs
 from eval.rollout.plan import EpisodePlan, TaskPlan

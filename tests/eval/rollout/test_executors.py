@@ -9,7 +9,8 @@ from configs.exits import INPUT_ERROR, exit_code_of
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import Outcome
 from contracts.errors import UsageError
-from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
+from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.executors.executor import SERIAL, Processes
 from tests.eval.policies.servers import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax

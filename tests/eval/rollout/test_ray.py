@@ -11,7 +11,8 @@ from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import Outcome
 from contracts.errors import UsageError
 from eval.policies.resolved import resolve_policy
-from eval.rollout.executors.executor import SERIAL, choose_executor
+from eval.rollout.executors.choice import choose_executor
+from eval.rollout.executors.executor import SERIAL
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.test_executors import POLICY, libero

@@ -10,7 +10,8 @@ import pytest
 from configs.schema import RunConfig, VariantsConfig
 from contracts.clock import Fixed
 from contracts.errors import UsageError
-from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
 from eval.records.run_folders import find_unfinished, locked_run, new_run
