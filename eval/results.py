@@ -21,8 +21,10 @@ def main(*sweeps: Path) -> None:
     if not sweeps:
         raise UsageError("name a sweep: the folder that `oxygen-eval sweep` left, or its sweep.json")
     folders = [SweepFolder.at(path) for path in sweeps]
-    records = [folder.read_finished() for folder in folders]
-    from eval.report.sweep import show_sweep  # slow: statistics; --help needs none
+    from eval.metrics.sweep_rows import read_sweep  # slow: statistics; --help needs none
+    from eval.report.sweep import show_sweep
+
+    records = list(map(read_sweep, folders))
 
     for folder, record in zip(folders, records, strict=True):
         show_sweep(folder, record)

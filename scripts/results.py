@@ -5,7 +5,6 @@
 Templates are Jinja's; they know each record by name (`sweep_modes.json` is `modes`) and the functions below.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
+from eval.metrics.sweep_rows import Cell, SweepRecord, read_sweep
+from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, Line, draw_line, new_figure, save_figure
 from eval.report.sweep_plots import draw_surface
-from eval.report.sweep_table import Record, Row, format_value
+from eval.report.sweep_table import format_value
 from eval.report.table import NO_VALUE, Table, to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,19 +26,20 @@ STEP_S = 0.05
 DRIFTING = "drifting at 1.5 cm/s"
 
 
-def cell(record: Record, **options: Any) -> Row:
+def cell(record: SweepRecord, **options: Any) -> Cell:
     """The one cell with these options, spelt as in its table; `a` and `b` are control steps."""
 
-    def values(row: Row) -> dict[str, str]:
-        steps = {name: f"{each['median']:g}" for name, each in (row.get("control_steps") or {}).items()}
-        return {**{axis: format_value(axis, row["options"]) for axis in row["options"]}, **steps}
+    def values(row: Cell) -> dict[str, str]:
+        steps = {} if row.control_steps is None else vars(row.control_steps)
+        known = {name: f"{each.median:g}" for name, each in steps.items() if each}
+        return {**{axis: format_value(axis, row.options) for axis in row.options}, **known}
 
     wanted = {name: str(value) for name, value in options.items()}
-    (found,) = (row for row in record["cells"] if wanted.items() <= values(row).items())
+    (found,) = (row for row in record.cells if wanted.items() <= values(row).items())
     return found
 
 
-def difference(row: Row, other: Row) -> str:
+def difference(row: Cell, other: Cell) -> str:
     """Success of a cell minus that of another in the same episodes: `+5.0 (−1.7 to +11.8)`, points, 95 %."""
     only_row, only_other, graded = _discordant(row, other)
     interval = paired_difference_95(only_other, only_row, graded)
@@ -46,68 +48,65 @@ def difference(row: Row, other: Row) -> str:
     return "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * end for end in ends)).replace("-", "−")
 
 
-def _discordant(row: Row, other: Row) -> tuple[int, int, int]:
+def _discordant(row: Cell, other: Cell) -> tuple[int, int, int]:
     """Episodes that only the first cell solved, that only the second solved, and all graded in both."""
-    pairs = [pair for pair in zip(row["outcomes"], other["outcomes"], strict=True) if "-" not in pair]
+    pairs = [pair for pair in zip(row.outcomes, other.outcomes, strict=True) if "-" not in pair]
     return pairs.count(("1", "0")), pairs.count(("0", "1")), len(pairs)
 
 
-def age(row: Row) -> str:
+def age(row: Cell) -> str:
     """The mean age of the texts in prompts."""
-    return NO_VALUE if row["prompt_age_steps"] is None else f"{_age_s(row):.1f} s"
+    return NO_VALUE if row.prompt_age_steps is None else f"{_age_s(row):.1f} s"
 
 
-def _mode(row: Row) -> str:
-    options = row["options"]
-    with_budget = options["mode"] in ("interleaved", "unified")
-    return f"`{options['mode']}`" + (f", k = {options['tokens_per_frame']}" if with_budget else "")
+def _mode(row: Cell) -> str:
+    with_budget = row.mode in ("interleaved", "unified")
+    return f"`{row.mode}`" + (f", k = {row.options['tokens_per_frame']}" if with_budget else "")
 
 
-def modes_table(record: Record, clock: str) -> str:
+def modes_table(record: SweepRecord, clock: str) -> str:
     """Success of every mode on a device, with static and drifting objects, and how true its narration is."""
     static, drifting = (
         [
             row
-            for row in record["cells"]
-            if (format_value("clock", row["options"]), format_value("motion", row["options"]))
-            == (clock, motion)
+            for row in record.cells
+            if (format_value("clock", row.options), format_value("motion", row.options)) == (clock, motion)
         ]
         for motion in ("static", DRIFTING)
     )
     lines = []
     for rows in zip(static, drifting, strict=True):
-        steps = rows[0]["control_steps"]["b"]
-        line = [_mode(rows[0]), f"{50 * steps['median']:g} ms", f"{rows[0]['pc_held']:.0f} %"]
+        line = [_mode(rows[0]), f"{_interval_ms(rows[0]):g} ms", f"{rows[0].pc_held:.0f} %"]
         for row, actions in zip(rows, (static[0], drifting[0]), strict=True):
-            line.append(str(row["n_success"]) + ("" if row is actions else f": {difference(row, actions)}"))
-        narrated = [row["current"].get("narration") for row in rows]
-        lines.append([*line, ", ".join(f"{share['pc']:.0f} %" for share in narrated if share)])
+            line.append(str(row.n_success) + ("" if row is actions else f": {difference(row, actions)}"))
+        narrated = [row.current.get("narration") for row in rows]
+        lines.append([*line, ", ".join(f"{share.pc:.0f} %" for share in narrated if share)])
     header = ["mode", "query every", "idle", "solved, static", "solved, drifting", "narration true"]
     return to_markdown(Table.of_cells(header, lines, is_markdown=True))
 
 
-def memory_table(record: Record) -> str:
+def memory_table(record: SweepRecord) -> str:
     """Success by the origin of the memory in the prompt, clock and mode."""
     header = ["memory, clock, mode", "its age", "solved (95 %)"]
     lines = [
         [
-            f"`{row['options']['feedback']}`, {format_value('clock', row['options'])}, {_mode(row)}",
+            f"`{row.options['feedback']}`, {format_value('clock', row.options)}, {_mode(row)}",
             age(row),
-            "{} ({:.0f}–{:.0f} %)".format(row["n_success"], *row["pc_success_ci95"]),
+            "{} ({:.0f}–{:.0f} %)".format(row.n_success, *row.pc_success_ci95),
         ]
-        for row in record["cells"]
+        for row in record.cells
     ]
     return to_markdown(Table.of_cells(header, lines, is_markdown=True))
 
 
-def planned(*comparisons: tuple[Row, Row]) -> str:
+def planned(*comparisons: tuple[Cell, Cell]) -> str:
     """Comparisons that were stated before the episodes were played: McNemar's exact tests, Holm-corrected."""
     p_values = [mcnemar_exact(*_discordant(*pair)[:2]) for pair in comparisons]
     lines = []
     for pair, p in zip(comparisons, holm(p_values), strict=True):
         sides = [
-            f"{format_value('clock', row['options'])}, `{row['options']['feedback']}`, {_mode(row)}: "
-            f"{row['n_success']}"
+            f"{format_value('clock', row.options)}, `{row.options['feedback']}`, {_mode(row)}: "
+            f"{row.n_success}"
             for row in pair
         ]
         shown = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
@@ -116,29 +115,29 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
     return to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))
 
 
-def surface_table(*records: Record) -> str:
+def surface_table(*records: SweepRecord) -> str:
     """Episodes solved and mean seconds to success by delay and time between queries, a column per world."""
     headings, lines = ["actions after", "a query every"], dict[tuple[str, str], list[str]]()
     for record in records:
-        (suite,) = record["config"]["suites"]
-        for row in record["cells"]:
-            motion = format_value("motion", row["options"])
+        (suite,) = record.config.suites
+        for row in record.cells:
+            motion = format_value("motion", row.options)
             heading = suite if motion == "static" else f"{suite}, {motion}"
             headings += [heading] if heading not in headings else []
-            rtc = ", `rtc`" if row["options"]["overlap"] == "rtc" else ""
-            delay = f"{row['charged_ms']['actions']:.0f} ms{rtc}", f"{_interval_ms(row):.0f} ms"
-            lines.setdefault(delay, []).append(f"{row['n_success']} ({row['time_to_success_s']['mean']:.1f})")
+            rtc = ", `rtc`" if row.options["overlap"] == "rtc" else ""
+            delay = f"{row.charged_ms.actions:.0f} ms{rtc}", f"{_interval_ms(row):.0f} ms"
+            lines.setdefault(delay, []).append(f"{row.n_success} ({row.time_to_success_s.mean:.1f})")
     rows = [[*delay, *cells] for delay, cells in lines.items()]
     return to_markdown(Table.of_cells(headings, rows, is_markdown=True))
 
 
-def _intervals(rows: Sequence[Row], x: Callable[[Row], float], label: str, colour: str) -> Line:
+def _intervals(rows: Sequence[Cell], x: Callable[[Cell], float], label: str, colour: str) -> Line:
     """The success of some cells over x."""
-    points = [(x(row), row["pc_success"], *row["pc_success_ci95"]) for row in rows]
+    points = [(x(row), row.pc_success, *row.pc_success_ci95) for row in rows]
     return Line(label=label, colour=colour, points=points)
 
 
-def draw_delay(surface: Record, modes: Record) -> Figure:
+def draw_delay(surface: SweepRecord, modes: SweepRecord) -> Figure:
     """Success over the time between queries, with 95 % bands, and two modes of one device on it."""
     figure = new_figure(8, 4.4)
     axes = figure.subplots()
@@ -153,7 +152,7 @@ def draw_delay(surface: Record, modes: Record) -> Figure:
         axes.annotate(name, (x, low), (0, -15), textcoords="offset points", color=colour)
         for mode, mark, k in (("unified", "o", {"tokens_per_frame": 5}), ("isolated", "s", {})):
             row = cell(modes, clock="jetson-thor", motion=motion, mode=mode, **k)
-            at = _interval_ms(row), row["pc_success"]
+            at = _interval_ms(row), row.pc_success
             axes.plot(*at, mark, color=COLOURS[mode], markersize=9)
             label = f"{mode}, Jetson Thor: {at[1]:.0f} %"
             place = (-60, -22 if (mode, motion) == ("unified", DRIFTING) else 12)
@@ -163,12 +162,14 @@ def draw_delay(surface: Record, modes: Record) -> Figure:
     return figure
 
 
-def _interval_ms(row: Row) -> float:
+def _interval_ms(row: Cell) -> float:
     """The median time between two queries."""
-    return 1e3 * STEP_S * float(row["control_steps"]["b"]["median"])
+    steps = row.control_steps and row.control_steps.b
+    assert steps, "a clock that charges"
+    return 1e3 * STEP_S * steps.median
 
 
-def draw_memory(record: Record) -> Figure:
+def draw_memory(record: SweepRecord) -> Figure:
     """Success over the age of the memory in the prompt: true memory, and the policy's own by mode."""
     figure = new_figure(8, 4.4)
     axes = figure.subplots()
@@ -177,8 +178,8 @@ def draw_memory(record: Record) -> Figure:
     ]
     own = [
         row
-        for row in record["cells"]
-        if row["options"]["feedback"] == "own" and format_value("clock", row["options"]) == "rtx4090"
+        for row in record.cells
+        if row.options["feedback"] == "own" and format_value("clock", row.options) == "rtx4090"
     ]
     for rows, name, place, dashes in (
         (truth, "true memory, no latency", 2, "-"),
@@ -193,16 +194,16 @@ def draw_memory(record: Record) -> Figure:
     }
     for row in own:
         label = _mode(row).replace("`", "")
-        at = _age_s(row), row["pc_success"]
+        at = _age_s(row), row.pc_success
         axes.annotate(label, at, places.get(label, (8, 2)), textcoords="offset points", fontsize=9)
     axes.set(xlabel="age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 101))
     axes.legend(loc="upper right")
     return figure
 
 
-def _age_s(row: Row) -> float:
+def _age_s(row: Cell) -> float:
     """The mean age of the texts in prompts."""
-    return float(row["prompt_age_steps"] * STEP_S)
+    return float(row.prompt_age_steps * STEP_S)
 
 
 FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, surface_table)
@@ -221,9 +222,9 @@ def render() -> dict[Path, str]:
     return {Path("docs", name): environment.get_template(name).render() for name in names}
 
 
-def _records() -> dict[str, Record]:
+def _records() -> dict[str, SweepRecord]:
     files = (ROOT / "benchmarks/results").glob("sweep_*.json")
-    return {file.stem.removeprefix("sweep_"): json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return {file.stem.removeprefix("sweep_"): read_sweep(SweepFolder.at(file)) for file in files}
 
 
 def main() -> None:

@@ -5,16 +5,20 @@ LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools 
 """
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.metrics.rows import Row, RunRows, TaskRow
+from eval.metrics.rows import Row, RunRows
+from eval.metrics.simulated_time import SimulatedTime
 
-_FLAT = ("progress", "time")
-"""Parts of a row whose fields stand among those of the row."""
-_ELSEWHERE = {field.name for field in dataclasses.fields(TaskRow)} - {f.name for f in dataclasses.fields(Row)}
-_ELSEWHERE |= {"prompt_age_steps", "successes", "videos", "wall_s"}
-"""Fields of a row that stand elsewhere, or in no `results.json`."""
+_FIELDS = (
+    *("n_episodes", "n_success", "n_invalid_actions", "n_errors", "n_without_truth"),
+    *("pc_success", "pc_success_ci95", "pc_progress", "pc_progress_ci95", "mean_steps"),
+    *(field.name for field in dataclasses.fields(SimulatedTime)),
+    *("latency_ms", "charged_ms", "control_steps", "tokens", "compiles_after_warm_up", "policy_s"),
+    *("tokens_per_s", "staleness_ms", "texts", "motion"),
+)
 
 
 def results_of(rows: RunRows) -> dict[str, Any]:
@@ -47,17 +51,12 @@ def results_of(rows: RunRows) -> dict[str, Any]:
     }
 
 
-def fields_of(row: Row) -> dict[str, Any]:
-    """The fields of a row in `overall`, `per_suite` and `per_task`."""
-    fields: dict[str, Any] = {}
-    for name, value in dataclasses.asdict(row).items():
-        if name in _FLAT:
-            fields |= value
-        elif name == "control_steps" and value is not None:
-            fields[name] = {each: spread for each, spread in value.items() if spread is not None}
-        elif name not in _ELSEWHERE:
-            fields[name] = value
-    return fields
+def fields_of(row: Row, names: Sequence[str] = _FIELDS) -> dict[str, Any]:
+    """Fields of a row as JSON types, by default those in `overall`, `per_suite` and `per_task`."""
+    fields = dataclasses.asdict(row)
+    if row.control_steps is not None and row.control_steps.b is None:
+        del fields["control_steps"]["b"]
+    return {name: fields[name] for name in names}
 
 
 def lerobot_group(row: Row, folder: Path = Path()) -> dict[str, Any]:

@@ -101,6 +101,13 @@ class ControlSteps:
     a: Spread
     b: Spread | None = None  # None if every episode had one query
 
+    @property
+    def constant(self) -> tuple[float, float] | None:
+        """(a, b), if every query has the same."""
+        if self.b is None or self.a.least != self.a.most or self.b.least != self.b.most:
+            return None
+        return self.a.median, self.b.median
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -111,7 +118,7 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(SimulatedTime, Progress):
     """Results over graded episodes, but `n_errors` and `wall_s`. Defaults stand for what is not known."""
 
     n_episodes: int
@@ -121,9 +128,7 @@ class Row:
     n_without_truth: int = 0
     pc_success: float | None = None
     pc_success_ci95: Interval | None = None  # Wilson's
-    progress: Progress = dataclasses.field(default_factory=Progress)
     mean_steps: float | None = None
-    time: SimulatedTime = dataclasses.field(default_factory=SimulatedTime)
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
     control_steps: ControlSteps | None = None
@@ -176,9 +181,9 @@ def row_of(
         n_without_truth=sum(episode.truth_error is not None for episode in graded),
         pc_success=None if rate is None else rate.percent,
         pc_success_ci95=None if rate is None else Interval(low=rate.low, high=rate.high),
-        progress=summarize_progress(graded),
+        **vars(summarize_progress(graded)),
         mean_steps=statistics.fmean(episode.steps for episode in graded) if graded else None,
-        time=summarize_time(graded, limits_s),
+        **vars(summarize_time(graded, limits_s)),
         latency_ms={stage: summary for stage, summary in latency_ms.items() if summary is not None},
         charged_ms=Charged(
             actions=statistics.fmean(actions for actions, _ in charged),

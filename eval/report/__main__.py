@@ -26,6 +26,7 @@ def main(
             folder alone gives the page of the sweep.
         output_dir: Folder of the page. Default: `report` in the first folder.
     """
+    from eval.metrics.sweep_rows import read_sweep
     from eval.records.reader import require_runs
     from eval.records.run_folders import SweepFolder
     from eval.report.pages.run_report import REPORT, write_report  # slow: statistics; --help needs none
@@ -38,7 +39,7 @@ def main(
     default = (sweep.path if is_sweep else runs[0]) / REPORT
     folder = default if output_dir is None else usable_folder(output_dir, "--output-dir")
     if is_sweep:
-        page = write_sweep_page(sweep, sweep.read_finished(), folder)
+        page = write_sweep_page(sweep, read_sweep(sweep), folder)
     else:
         page = write_report(require_runs(runs), folder)
     sys.stdout.write(f"{shown(page)}\n")

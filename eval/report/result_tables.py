@@ -75,7 +75,7 @@ def _median_steps(name: str) -> Callable[[Row], float | None]:
 
 def _progress(row: Row) -> float | None:
     """Mean progress if episodes that were not solved have some."""
-    progress = row.progress.pc_progress
+    progress = row.pc_progress
     return None if progress is None or math.isclose(progress, row.pc_success or 0.0) else progress
 
 
@@ -91,7 +91,7 @@ MAIN = [
     INTERVAL,
     Column(
         "time to success",
-        lambda row: time.median if (time := row.time.time_to_success_s) else None,
+        lambda row: time.median if (time := row.time_to_success_s) else None,
         ".1f",
         unit="s",
         short="seconds to\nsuccess",
@@ -100,7 +100,7 @@ MAIN = [
     ),
     Column(
         "queries",
-        lambda row: row.time.query_hz,
+        lambda row: row.query_hz,
         lambda hz: f"{hz:.{1 if hz >= 10 else 2}f}",
         unit="Hz",
         short="queries\nper s",
@@ -118,7 +118,7 @@ DETAILS = [
     Column("progress", _progress, _percent, legend="criteria of the task that were met, mean"),
     Column(
         "held",
-        lambda row: row.time.pc_held if row.charged_ms else None,
+        lambda row: row.pc_held if row.charged_ms else None,
         ".0f",
         unit="%",
         legend="control steps in which the robot is held still",

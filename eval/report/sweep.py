@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
+from configs.errors import check
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only
@@ -12,10 +13,17 @@ from contracts.motion import Static
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.results_file import fields_of
 from eval.metrics.rows import RunRows
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
 from eval.metrics.statistics import mean_95
+from eval.metrics.sweep_rows import (
+    Cell,
+    RestrictedVerdict,
+    SuccessVerdict,
+    SweepRecord,
+    TimeVerdict,
+    cell_to_json,
+)
 from eval.records.run_folders import Run, SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
@@ -24,34 +32,29 @@ from eval.report.sweep_plots import draw_sweep, write_sweep_page
 from eval.report.sweep_table import format_value, sweep_table
 
 
-def conclude(folder: SweepFolder, results: Sequence[RunRows]) -> dict[str, Any]:
+def conclude(folder: SweepFolder, results: Sequence[RunRows]) -> SweepRecord:
     """Write `sweep.json`, which is returned, the figures and the page of a sweep that was played."""
     failed = any(each.overall.n_errors for each in results)
     config = folder.config()
     summary = summarize_sweep(config, folder.runs(), results)
     folder.write(config, status="errors" if failed else "complete", **summary)
-    record = folder.read()
+    record = check(SweepRecord, folder.read(), source=str(folder.record_path))
     draw_sweep(record, folder.path)
     write_sweep_page(folder, record)
     return record
 
 
-def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
+def show_sweep(folder: SweepFolder, record: SweepRecord) -> None:
     """Print the table of a finished sweep and the paths of its files."""
     rich = TextConsole()
     rich.print(sweep_table(record, width=rich.width), crop=False)
-    if record["status"] == "errors":
+    if record.status == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")
     page = folder.path / REPORT / "index.html"
     for path in (folder.record_path, *sorted(folder.path.glob("*.png")), *([page] if page.is_file() else [])):
         rich.print(shown(path), soft_wrap=True, markup=False)
 
 
-_KEPT = (
-    *("n_episodes", "n_success", "n_errors", "pc_success", "pc_success_ci95", "time_to_success_s"),
-    *("restricted_mean_s", "restricted_mean_ci95", "motion", "mean_steps", "query_hz", "pc_held"),
-    *("charged_ms", "control_steps", "staleness_ms", "tokens_per_simulated_s"),
-)
 _OUTCOMES = {Outcome.SUCCESS: "1", Outcome.ERROR: "-"}
 _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions", "hardware")
 
@@ -76,19 +79,12 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     or the only one. A cell of `actions` with another overlap is compared with the same one with `skip`.
 
     Returns:
-        `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
-        character per episode, in the order of their keys: 1 if it was solved, 0 if not, - after an error;
-        `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
-        counts delivered texts; `prompt_age_steps` is the mean age in control steps of the observations that
-        texts in prompts describe, over queries with one), and its verdicts
-        (`identical` if every episode had its queries and its end in the same control steps, and its motion
-        the same measures; with another overlap also only where motion is recorded;
-        `only_reference` and `only_cell`, episodes that one of the two solved); `varied`, the options in
-        which they differ; and `provenance`.
+        The fields of `SweepRecord` beside status and configuration, as JSON types.
     """
     cells = []
     for run, of in zip(runs, results, strict=True):
-        options = run.config.model_dump(mode="json", include=set(AXES))
+        recorded = run.config.model_dump(mode="json")
+        options = {axis: recorded[axis] for axis in AXES}
         options["motion"] = options["motion"] or str(Static())  # a grid may leave it out
         episodes = dict(sorted(of.records.episodes.items()))
         cells.append(_Cell(run=run, options=options, rows=of, episodes=episodes))
@@ -97,7 +93,7 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     manifest = runs[0].folder.read_manifest()
     return {
         "varied": [axis for axis, values in labels.items() if len(values) > 1],
-        "cells": rows,
+        "cells": [cell_to_json(row) for row in rows],
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
@@ -112,28 +108,26 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
     return alike[0] if alike else under[0] if len(under) == 1 else None
 
 
-def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
+def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
     overall, episodes, identity = cell.rows.overall, list(cell.episodes.values()), cell.rows.records.identity
-    fields = fields_of(overall)
     seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
-    return {
-        "run": cell.run.folder.run_id,
-        "options": dict(cell.options),
-        "device": identity.clock_device,
-        **{name: fields[name] for name in _KEPT},
-        "texts_per_simulated_s": texts / simulated_s if simulated_s else None,
-        "prompt_age_steps": overall.prompt_age_steps,
-        "pc_right_on_delivery": {
+    return Cell(
+        **vars(overall),
+        run=cell.run.folder.run_id,
+        options=dict(cell.options),
+        device=identity.clock_device,
+        texts_per_simulated_s=texts / simulated_s if simulated_s else None,
+        pc_right_on_delivery={
             task: right.pc if (right := texts.on_delivery.get(HEADLINES[task])) else None
             for task, texts in overall.texts.items()
         },
-        "outcomes": "".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
-        "current": {t: dataclasses.asdict(each.current) for t, each in overall.texts.items() if each.current},
-        "time_to_success_ci95": mean_95(seconds),
+        outcomes="".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
+        current={task: texts.current for task, texts in overall.texts.items() if texts.current},
+        time_to_success_ci95=mean_95(seconds),
         **_verdicts(cell, reference, config, identity.limits_s),
-    }
+    )
 
 
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
@@ -143,19 +137,19 @@ def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
 
 
 def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> dict[str, Any]:
-    """A ratio of times, and its verdict, which errors do not allow."""
+    """The fields of a verdict on a ratio of times, which errors do not allow."""
     judged, verdict = judge_time(times, margin), success.verdict
     if verdict is not Verdict.TOO_MANY_ERRORS:
         verdict = Verdict.INCONCLUSIVE if judged is None else judged.verdict
-    ratio, interval = (None, None) if times is None else (times.ratio, times.ci95)
-    return {"verdict": verdict.value, "ratio": ratio, "ci95": interval}
+    return {"verdict": verdict, "ratio": times and times.ratio, "ci95": times and times.ci95}
 
 
 def _verdicts(
     cell: _Cell, reference: _Cell | None, config: SweepConfig, limits_s: Mapping[str, float]
 ) -> dict[str, Any]:
+    """The fields of a cell that compare it with its reference."""
     if reference is None:
-        return {"against": None, "success": None, "time": None, "restricted": None}
+        return {}
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     graded = [pair for pair in pairs if is_graded(pair)]
     outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)
@@ -166,21 +160,21 @@ def _verdicts(
     )
     return {
         "against": reference.run.folder.run_id,
-        "success": {
-            "verdict": success.verdict.value,
-            "identical": outcomes.graded == len(pairs) > 0 and same_trajectory,
-            "only_reference": outcomes.only_a,
-            "only_cell": outcomes.only_b,
-            "difference": outcomes.difference,
-            "ci95": outcomes.difference_ci95,
-            "episodes_needed": success.episodes_needed,
-            "needed_for": success.needed_for,
-        },
-        "time": _time(success, time_ratio(graded), config.time_margin),
-        "restricted": {
+        "success": SuccessVerdict(
+            verdict=success.verdict,
+            identical=outcomes.graded == len(pairs) > 0 and same_trajectory,
+            only_reference=outcomes.only_a,
+            only_cell=outcomes.only_b,
+            difference=outcomes.difference,
+            ci95=outcomes.difference_ci95,
+            episodes_needed=success.episodes_needed,
+            needed_for=success.needed_for,
+        ),
+        "time": TimeVerdict(**_time(success, time_ratio(graded), config.time_margin)),
+        "restricted": RestrictedVerdict(
             **_time(success, restricted, config.time_margin),
-            "seconds": None if restricted is None else restricted.seconds.to_json(),
-        },
-        "motion_differences": {name: each.to_json() for name, each in motion_differences(graded).items()},
-        "current_differences": {task: each.to_json() for task, each in currency_differences(graded).items()},
+            seconds=None if restricted is None else restricted.seconds,
+        ),
+        "motion_differences": motion_differences(graded),
+        "current_differences": currency_differences(graded),
     }

@@ -14,16 +14,12 @@ from contracts.errors import pluralize
 from contracts.motion import format_motion, parse_motion
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.sweep_rows import Cell, SuccessVerdict, SweepRecord, TimeVerdict
 from eval.report.figures import COLOURS
 from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
 from eval.report.table import Column, Table, to_terminal
-
-Record = Mapping[str, Any]
-"""A finished sweep's `sweep.json`."""
-Row = Mapping[str, Any]
-"""A cell's row in it."""
 
 _HEADINGS = {
     "text_every": ("text every (queries)", "every"),
@@ -45,16 +41,16 @@ _WORDS = {
 """Values of axes in labels; an empty value stands for all others."""
 
 
-def is_judged(record: Record) -> bool:
+def is_judged(record: SweepRecord) -> bool:
     """Whether a cell is compared with another one."""
-    return any(row["success"] for row in record["cells"])
+    return any(row.success for row in record.cells)
 
 
-def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
+def group_by(rows: Sequence[Cell], axes: Sequence[str]) -> list[list[Cell]]:
     """Group rows by some options, in order of first appearance."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Cell]] = {}
     for row in rows:
-        groups.setdefault(tuple(str(row["options"].get(axis)) for axis in axes), []).append(row)
+        groups.setdefault(tuple(str(row.options.get(axis)) for axis in axes), []).append(row)
     return list(groups.values())
 
 
@@ -86,10 +82,10 @@ def format_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode:
     return ", ".join(parts)
 
 
-def format_margins(record: Record) -> str:
+def format_margins(record: SweepRecord) -> str:
     """The declared margins of a sweep."""
-    config = record["config"]
-    return f"{config['margin']:g} points of success, {config['time_margin']:g} % of time to success"
+    config = record.config
+    return f"{config.margin:g} points of success, {config.time_margin:g} % of time to success"
 
 
 _IDENTICAL, _WORSE = "identical", "inconclusive, worse"
@@ -110,14 +106,14 @@ _CSS: Mapping[str, str] = {
 """Classes of verdicts on a page."""
 
 
-def sweep_table(record: Record, *, width: int) -> Group:
+def sweep_table(record: SweepRecord, *, width: int) -> Group:
     """The cells of a finished sweep, set apart by condition if few differ in each, and a legend.
 
     Options and episodes solved have columns in a terminal of any width, characters; other results as far as
     there is room.
     """
-    rows, varied, policy = record["cells"], record["varied"], record["provenance"]["policy"]
-    mode = "" if "mode" in varied else f", mode {rows[0]['options']['mode']}"
+    rows, varied, policy = record.cells, record.varied, record.provenance.policy
+    mode = "" if "mode" in varied else f", mode {rows[0].mode}"
     cells, episodes = pluralize(len(rows), "cell"), pluralize(episodes_of(record), "episode")
     columns, groups, assets = columns_of(record), group_by(rows, CONDITIONS), assets_of(record)
     is_grouped = 2 * len(groups) <= len(rows)
@@ -126,7 +122,7 @@ def sweep_table(record: Record, *, width: int) -> Group:
     table = Table(columns=columns, groups=[rows]).fitting(width)
     shown = []
     for group in groups if is_grouped else [rows]:
-        title = badged(format_condition(group[0]["options"], varied), assets) if is_grouped else ""
+        title = badged(format_condition(group[0].options, varied), assets) if is_grouped else ""
         part = dataclasses.replace(table, groups=[group], title=title)
         shown.append(to_terminal(part))
         if part.width > width:
@@ -135,25 +131,25 @@ def sweep_table(record: Record, *, width: int) -> Group:
     return Group(f"[italic]{escape(title)}", *shown, f"[dim]{escape(table.legend(narrow=True))}")
 
 
-def assets_of(record: Record) -> str:
+def assets_of(record: SweepRecord) -> str:
     """The name of a sweep's assets."""
-    return str((record["provenance"].get("assets") or {}).get("name", "none"))
+    return record.provenance.assets.name
 
 
-def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) -> list[Column]:
+def columns_of(record: SweepRecord, link: Callable[[Cell], str | None] | None = None) -> list[Column]:
     """The columns of a sweep's cells: options that vary, conditions first, then results that a cell has.
 
     A page gives `link`, the address of a cell's report.
     """
 
-    def run(row: Row) -> Any:
+    def run(row: Cell) -> Any:
         address = None if link is None else link(row)
-        return row["run"] if address is None else link_to(address, row["run"])
+        return row.run if address is None else link_to(address, row.run)
 
     axes = sorted(
-        record["varied"], key=lambda axis: CONDITIONS.index(axis) if axis in CONDITIONS else len(CONDITIONS)
+        record.varied, key=lambda axis: CONDITIONS.index(axis) if axis in CONDITIONS else len(CONDITIONS)
     )
-    name = Column("run", lambda row: row["run"], html=run, align="left", extra=link is None)
+    name = Column("run", lambda row: row.run, html=run, align="left", extra=link is None)
     return [*map(_option, axes or ["mode"]), *RESULTS, dataclasses.replace(name, css=lambda _: "n")]
 
 
@@ -161,7 +157,7 @@ def _option(axis: str) -> Column:
     heading, short = _HEADINGS.get(axis, (axis, ""))
     return Column(
         heading,
-        lambda row: format_value(axis, row["options"]),
+        lambda row: format_value(axis, row.options),
         short=short,
         align="left",
         choices=True,
@@ -172,10 +168,11 @@ def _option(axis: str) -> Column:
 def _number(short: str, heading: str, form: str | Callable[[Any], str], path: str, **look: Any) -> Column:
     """A column of the number at a path in a cell's row, such as `motion.jerk.mean`."""
 
-    def value(row: Row) -> Any:
+    def value(row: Cell) -> Any:
         found: Any = row
         for name in path.split("."):
-            found = (found or {}).get(name)
+            if found is not None:
+                found = found.get(name) if isinstance(found, Mapping) else getattr(found, name)
         return found
 
     return Column(heading, value, form, short=short, **look)
@@ -184,29 +181,29 @@ def _number(short: str, heading: str, form: str | Callable[[Any], str], path: st
 def _verdict(on: str, heading: str, short: str = "", **look: Any) -> Column:
     """A verdict in words on a page, and as a sign elsewhere."""
 
-    def word(row: Row) -> str | None:
-        if not row.get(on):
+    def word(row: Cell) -> str | None:
+        judged: SuccessVerdict | TimeVerdict | None = getattr(row, on)
+        if judged is None or row.success is None:
             return None
-        verdict, interval = row[on]["verdict"], row[on].get("ci95")
-        if row["success"].get("identical"):
+        if row.success.identical:
             return _IDENTICAL
-        if verdict == Verdict.INCONCLUSIVE and interval:
-            worse = interval[1] < 0 if on == "success" else interval[0] > 1
-            return _WORSE if worse else verdict
-        return str(verdict)
+        if judged.verdict is Verdict.INCONCLUSIVE and judged.ci95 is not None:
+            worse = judged.ci95.high < 0 if judged is row.success else judged.ci95.low > 1
+            return _WORSE if worse else judged.verdict
+        return judged.verdict
 
-    def css(row: Row) -> str:
+    def css(row: Cell) -> str:
         return _CSS.get(word(row) or "", "")
 
     signs: Any = {"form": _SIGNS.__getitem__, "html": word, "css": css}
     return Column(heading, word, short=short, align="left", choices=True, legend=_VERDICTS, **signs, **look)
 
 
-def _solved_html(row: Row) -> Any:
-    low, high = row["pc_success_ci95"]
-    errors = f"; {row['n_errors']} errors" if row["n_errors"] else ""
-    text = f"{row['n_success']} of {row['n_episodes']}, {low:.0f} – {high:.0f} %{errors}"
-    return whisker(row["pc_success"], (low, high), text, COLOURS[row["options"]["mode"]])
+def _solved_html(row: Cell) -> Any:
+    low, high = row.pc_success_ci95 or (0.0, 100.0)
+    errors = f"; {row.n_errors} errors" if row.n_errors else ""
+    text = f"{row.n_success} of {row.n_episodes}, {low:.0f} – {high:.0f} %{errors}"
+    return whisker(row.pc_success or 0.0, (low, high), text, COLOURS[row.mode])
 
 
 _VERDICTS = (
@@ -229,7 +226,7 @@ _WORDS_OF = {task: task.replace("_", " ") for task in HEADLINES}
 RESULTS = [
     Column(
         "solved",
-        lambda row: None if row["pc_success"] is None else f"{row['n_success']}/{row['n_episodes']}",
+        lambda row: None if row.pc_success is None else f"{row.n_success}/{row.n_episodes}",
         unit="%",
         short="solved",
         html=_solved_html,
@@ -284,6 +281,6 @@ RESULTS = [
 """What a cell has beside its options."""
 
 
-def episodes_of(record: Record) -> int:
+def episodes_of(record: SweepRecord) -> int:
     """Episodes of a cell, errors included."""
-    return max(row["n_episodes"] + row["n_errors"] for row in record["cells"])
+    return max(row.n_episodes + row.n_errors for row in record.cells)

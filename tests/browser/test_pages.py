@@ -7,7 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+from configs.errors import check
 from eval.bench.page import write_bench_page
+from eval.metrics.sweep_rows import SweepRecord
 from eval.records.run_folders import SweepFolder
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.sweep_plots import write_sweep_page
@@ -164,7 +166,7 @@ def charted(request, record, made_up, tmp_path):  # noqa: F811 - fixtures
     """The page of a sweep, or of a benchmark; the name of its table, and a word to filter by."""
     if request.param == "sweep":
         folder = SweepFolder(tmp_path / "sweep")
-        return write_sweep_page(folder, record), "cells", "unified"
+        return write_sweep_page(folder, check(SweepRecord, record, source="the test")), "cells", "unified"
     rows = [*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))]
     return write_bench_page(rows, tmp_path / "bench"), "rows", "isolated"
 

@@ -136,11 +136,11 @@ def test_time_metrics_of_mixed_outcomes_equal_a_hand_calculation(tmp_path):
         run.add(result)
     results = run_rows(run.folder)
     for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
-        assert row.time.time_to_success_s == TimeToSuccess(mean=pytest.approx(20 / 3), median=5.0, n=3)
-        assert row.time.query_hz == pytest.approx(100 / 35)
-        assert row.time.pc_held == pytest.approx(100 * 100 / 700)
-        assert row.time.pc_continued == pytest.approx(100 * 80 / 700)
-        assert row.time.skipped_per_query == pytest.approx(20 / 100)
+        assert row.time_to_success_s == TimeToSuccess(mean=pytest.approx(20 / 3), median=5.0, n=3)
+        assert row.query_hz == pytest.approx(100 / 35)
+        assert row.pc_held == pytest.approx(100 * 100 / 700)
+        assert row.pc_continued == pytest.approx(100 * 80 / 700)
+        assert row.skipped_per_query == pytest.approx(20 / 100)
     assert results.overall.n_success == 4, "an episode that recorded no time is solved all the same"
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
     row = summarize_time([at_once], {})

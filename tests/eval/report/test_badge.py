@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from configs.assets import STANDINS, badge
+from configs.errors import check
 from contracts.clock import PAUSED
+from eval.metrics.sweep_rows import SweepRecord
 from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
 from eval.report.comparison_verdict import judge_all, show
@@ -80,9 +82,10 @@ def test_results_on_stand_ins_are_marked_in_tables_titles_videos_and_exports(sho
 
 
 def test_so_are_sweeps(tmp_path):
-    record = json.loads((ROOT / "benchmarks/results/sweep_modes.json").read_text())
+    written = json.loads((ROOT / "benchmarks/results/sweep_modes.json").read_text())
     for name in (STANDINS, "hf-libero"):
-        record["provenance"]["assets"]["name"] = name
+        written["provenance"]["assets"]["name"] = name
+        record = check(SweepRecord, written, source="the test")
         console = Console(width=100)
         with console.capture() as printed:
             console.print(sweep_table(record, width=100))

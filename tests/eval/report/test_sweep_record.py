@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from configs.errors import check
 from contracts.errors import UsageError
 from eval import results
+from eval.metrics.sweep_rows import SweepRecord
 from eval.report.sweep_plots import draw_surface, draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of
 from eval.report.table import Table
@@ -61,11 +63,17 @@ def record():
     }
 
 
-def cells_of(record):
+def read(record):
+    """The record as it is read from its file."""
+    return check(SweepRecord, record, source="the test")
+
+
+def cells_of(written):
     """The last cell by heading in a terminal."""
-    table = Table(columns=columns_of(record), groups=[record["cells"]])
+    record = read(written)
+    table = Table(columns=columns_of(record), groups=[record.cells])
     heads = [table.layout(each)[0].replace("\n", " ") for each in table.shown]
-    return dict(zip(heads, (each.cell(record["cells"][-1]) for each in table.shown), strict=True))
+    return dict(zip(heads, (each.cell(record.cells[-1]) for each in table.shown), strict=True))
 
 
 def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
@@ -139,12 +147,12 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
         for waiting in waits
         for latency in (0.0, 100.0, 200.0)
     ]
-    lines = {motion: solved.lines for motion, (solved, _) in over_latency(record).items()}
+    lines = {motion: solved.lines for motion, (solved, _) in over_latency(read(record)).items()}
     labels = {motion: [line.label for line in each] for motion, each in lines.items()}
     assert labels == {"static": ["continue", "hold"], "oscillating at 3 cm/s": ["hold"]}
     (_, hold), (again,) = lines.values()
     assert hold.colour == again.colour
-    assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]
+    assert [path.name for path in draw_sweep(read(record), tmp_path)] == ["sweep_latency.png"]
 
 
 def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_alike(record, tmp_path):
@@ -152,9 +160,9 @@ def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_al
     record["cells"][-1]["control_steps"]["b"]["most"] = 11
     record["cells"].append(row("actions", 2, 10))
     record["cells"][-1]["options"]["feedback"] = "truth"  # its prompts have texts
-    ((solved, _),) = over_interval(record).values()
+    ((solved, _),) = over_interval(read(record)).values()
     assert [(line.label, len(line.points)) for line in solved.lines] == [("a = 2", 3), ("a = 4", 1)]
-    assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
+    assert "sweep_surface.png" in [path.name for path in draw_sweep(read(record), tmp_path)]
 
 
 def test_panels_of_a_row_share_an_axis_that_holds_every_point(record):
@@ -162,7 +170,7 @@ def test_panels_of_a_row_share_an_axis_that_holds_every_point(record):
         options = {**cell["options"], "motion": "drift:3"}
         slower = {"restricted_mean_s": 13.0, "restricted_mean_ci95": [12.0, 15.0]}
         record["cells"].append({**cell, **slower, "options": options})
-    _, _, *below = draw_surface([record]).axes
+    _, _, *below = draw_surface([read(record)]).axes
     assert len(below) == 2
     assert all(panel.get_ylim()[1] > 15.0 for panel in below)
 
@@ -174,9 +182,9 @@ def test_the_documentation_says_what_the_records_say():
 
 def test_a_page_shows_the_difference_of_two_cells_and_finds_each_by_its_options(record):
     unified, actions = (
-        results_pages.cell(record, mode="unified"),
-        results_pages.cell(record, mode="actions", a=2, b=5),
+        results_pages.cell(read(record), mode="unified"),
+        results_pages.cell(read(record), mode="actions", a=2, b=5),
     )
     assert results_pages.difference(unified, actions).startswith("+0.0 (−")
     with pytest.raises(ValueError, match="too many values"):
-        results_pages.cell(record, mode="actions")
+        results_pages.cell(read(record), mode="actions")

@@ -15,6 +15,7 @@ from contracts.errors import UsageError
 from contracts.prompt import PromptField
 from eval import sweep
 from eval.merge import merge_runs
+from eval.metrics.sweep_rows import read_sweep
 from eval.monitors.console import SweepConsole
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.__main__ import app
@@ -138,7 +139,7 @@ def test_a_sweep_leaves_each_cell_in_its_record_table_page_and_figures(whole, ca
     assert record["varied"] == ["clock", "mode", "text_every", "while_waiting"]
     assert {row["charged_ms"]["busy"] for row in record["cells"]} == {50.0, 200.0}
     monkeypatch.setenv("COLUMNS", "80")
-    show_sweep(whole, record)
+    show_sweep(whole, read_sweep(whole))
     printed = capsys.readouterr().out
     table = [line for line in printed.splitlines() if re.match(r" \w+ .*\d/2 ", line)]
     assert len(table) == CELLS
@@ -191,7 +192,7 @@ def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, cha
 
     def is_identical() -> bool:
         record = conclude(folder, [run_rows(run) for run in runs])
-        return record["cells"][1]["success"]["identical"]
+        return record.cells[1].success.identical
 
     assert is_identical() == (change == 0.0)
     for run in runs:
@@ -204,12 +205,12 @@ def test_the_order_of_records_changes_no_number(tmp_path, policy):
     folder = swept(tmp_path, init_ids=tuple(range(7)))
     runs = [run.folder for run in folder.runs()]
 
-    def cells(order: int) -> list[dict]:
+    def cells(order: int):
         for place, run in enumerate(runs):
             lines = sorted(map(json.loads, run.episodes_path.read_text().splitlines()), key=str)
             seconds = [{**line, "simulated_s": 1.0 + line["key"]["init_id"] ** (1 + place)} for line in lines]
             run.episodes_path.write_text("".join(f"{json.dumps(line)}\n" for line in seconds[::order]))
-        return conclude(folder, [run_rows(run) for run in runs])["cells"]
+        return conclude(folder, [run_rows(run) for run in runs]).cells
 
     assert cells(1) == cells(-1)
 
@@ -321,9 +322,9 @@ def test_what_is_refused_leaves_no_folder_and_errors_are_played_again(tmp_path, 
 def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):
     run = finished.runs()[0].folder.path
     elsewhere = tmp_path / "elsewhere"
-    assert 'href="../' not in write_sweep_page(finished, finished.read(), elsewhere).read_text()
+    assert 'href="../' not in write_sweep_page(finished, read_sweep(finished), elsewhere).read_text()
     write_report([run], run / "report")
-    page = write_sweep_page(finished, finished.read(), elsewhere)
+    page = write_sweep_page(finished, read_sweep(finished), elsewhere)
     (link,) = re.findall(r'href="(\.\./[^"]+)"', page.read_text())
     assert (page.parent / link).resolve() == (run / "report" / "index.html").resolve()
 

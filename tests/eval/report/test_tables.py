@@ -156,5 +156,5 @@ def test_progress_has_a_column_where_it_is_more_than_success(tmp_path, progress,
     run = RunBuilder.at(tmp_path / "run").add(episode(key(), progress=1.0))
     run.add(episode(key(1), "timeout", progress=progress))
     row = run_rows(run.folder).overall
-    assert row.progress.pc_progress == 50 + 50 * progress
+    assert row.pc_progress == 50 + 50 * progress
     assert ("progress" in table_of(DETAILS, run=row).records()[0]) == has_column
