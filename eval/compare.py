@@ -82,8 +82,8 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         return {"b_over_a": of.ratio, "b_over_a_ci95": of.ci95, "verdict": verdict}
 
     return {
-        "a": dataclasses.asdict(comparison.a),
-        "b": dataclasses.asdict(comparison.b),
+        "a": comparison.a.to_json(),
+        "b": comparison.b.to_json(),
         "in_turns": comparison.in_turns,
         "partial": comparison.partial,
         "overall": _pairs_to_json(comparison.overall),

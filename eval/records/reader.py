@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from configs.errors import check
 from configs.paths import is_locked
@@ -73,6 +73,11 @@ class RunIdentity:
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     margin: float = 5.0  # declared non-inferiority margin of the success rate, percentage points
     time_margin: float = 10.0  # declared non-inferiority margin of the time to success, percent
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types, clocks and text sources as they are spelled."""
+        fields: dict[str, Any] = TypeAdapter(RunIdentity).dump_python(self, mode="json")
+        return fields
 
     @property
     def weights(self) -> str | None:

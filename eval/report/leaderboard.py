@@ -253,7 +253,7 @@ def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -
     settings = defaultdict[str, dict[str, Entry]](dict)
     of_suites = [entry for entry in entries if entry.suite in suites]
     for entry in sorted(of_suites, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
-        setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
+        setting = {k: v for k, v in entry.run.to_json().items() if k not in _OF_ONE_RUN}
         setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
         settings[hash_of(setting)][entry.suite] = entry
     return [
@@ -461,7 +461,7 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                         {
                             "rank": entry.rank.best,
                             "possible_ranks": entry.rank,
-                            "run": dataclasses.asdict(entry.run),
+                            "run": entry.run.to_json(),
                             "results": {name: fields_of(entry.row)[name] for name in _IN_JSON},
                             "pc_success_of_suites": {
                                 part.suite: part.row.pc_success for part in entry.parts.values()

@@ -203,7 +203,7 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, told):
     overall = {"n_pairs": 3, "mcnemar_p": 1, "difference": 0}
     assert overall.items() <= written["overall"].items()
     assert written["overall"]["difference_ci95"] == pytest.approx([-56.15, 56.15], abs=0.01)
-    assert written["verdict"]["verdict"] == "inconclusive"
+    assert (written["verdict"]["verdict"], written["a"]["clock"]) == ("inconclusive", "paused")
     assert (written["actions"]["bitwise_equal"], written["in_turns"]) == (True, False)
     assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
     assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"

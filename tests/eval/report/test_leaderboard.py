@@ -131,6 +131,14 @@ def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     assert first["pc_success_of_suites"] == dict.fromkeys(solved, 100.0)
 
 
+def test_an_average_is_of_suites_on_one_clock(tmp_path):
+    for clock in ("paused", "measured"):
+        run = RunBuilder.at(tmp_path / clock, config={"clock": clock})
+        run.add_all("s", suite="libero_goal").add_all("t", suite="libero_object")
+    (rows,) = tables([tmp_path])["libero_goal, libero_object"]
+    assert sorted(row["clock"] for row in rows) == ["measured, continue", "paused"]
+
+
 def test_an_average_is_of_suites_under_one_protocol_whatever_the_margins(tmp_path):
     """A newer run that overrides the protocol does not replace one under the published protocol.
 
