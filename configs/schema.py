@@ -280,6 +280,10 @@ class PlayedConfig(Preset):
         env_seed: Seeding of the environment, which draws what a stored initial state does not restore:
             stream:S (S once per task; state i has the draws of reset i + 1), fixed:S (S before every reset),
             or offset:S (S + i). Without S: the run's seed. Default: the suite's.
+        environment: Arguments of the suites' class, over those of their YAML files.
+        only_available: Play only the tasks for which the assets lack nothing.
+        per_category: Play that many tasks of each of a suite's categories, the same ones everywhere. Default:
+            all.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
@@ -293,6 +297,9 @@ class PlayedConfig(Preset):
     max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
     env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = None
+    environment: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
+    only_available: Annotated[bool, WHAT, Parameter(show_default=False)] = False
+    per_category: Annotated[Count | None, WHAT] = None
 
 
 class EpisodesConfig(PlayedConfig):

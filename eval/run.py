@@ -14,7 +14,7 @@ from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_a
 from configs.errors import check
 from configs.load import names, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, WHAT, ExecutionConfig, VariantsConfig
+from configs.schema import OUTPUT, WHAT, ExecutionConfig, Preset, VariantsConfig
 from contracts.errors import UsageError, pluralize
 from eval.records.run_folders import find_unfinished, new_run
 
@@ -51,6 +51,14 @@ class Demo:
         )
 
 
+class WorldOptions(Preset):
+    """Options that only one command's suites have."""
+
+    def as_flags(self, suites: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
+        """What they stand for among the options of all suites; a UsageError if these `suites` refuse them."""
+        return {}
+
+
 _CONFIG = (
     "A YAML file with options of the groups What to run, How it is served and Protocol, and batch_size, "
     f"shard, video and video_every; or the name of a preset ({', '.join(names(VariantsConfig))}). "
@@ -71,11 +79,12 @@ def build_app(
     defaults: Mapping[str, Any] | None = None,
     demo: Demo | None = None,
     smoke_preset: str = "smoke",
+    worlds: type[WorldOptions] = WorldOptions,
 ) -> App:
     """The command line of an evaluation, `oxygen-eval COMMAND`; `about` is the head of its help.
 
     Flags and presets override the `defaults`. `demo` runs if no option selects what to run; None if a suite
-    is required.
+    is required. `worlds` has the options that only this command's suites have.
     """
     app = App(
         name=f"oxygen-eval {command}",
@@ -92,6 +101,7 @@ def build_app(
         policy_kwargs: Annotated[Words, WHAT] = (),
         config: Annotated[str | None, WHAT, Parameter(help=_CONFIG)] = None,
         smoke: Annotated[bool, WHAT, Parameter(show_default=False)] = False,
+        of_worlds: Annotated[worlds, Parameter(name="*")] = worlds(),  # noqa: B008 - frozen
         execution: Annotated[ExecutionConfig, Parameter(name="*")] = ExecutionConfig(),  # noqa: B008 - frozen
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
@@ -112,7 +122,7 @@ def build_app(
             verbose: Also print tasks, latency and texts, and comparisons in full.
         """
         output_dir = usable_folder(output_dir, "--output-dir")
-        flags = options.model_dump(exclude_unset=True)
+        flags = options.model_dump(exclude_unset=True) | of_worlds.as_flags(options.suites)
         if policy_kwargs:
             flags["policy_kwargs"] = read_kwargs(policy_kwargs)
         if smoke and config is not None:

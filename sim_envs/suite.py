@@ -245,13 +245,21 @@ def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **ov
         name: See `find_suite`.
         assets: A folder of assets, or the name of a source.
         seed: The run's seed, for an `env_seed` without a number. If None, that of each episode.
-        overrides: Fields of the published protocol to change.
+        overrides: Fields of the published protocol to change; of `environment`, single arguments.
 
     Raises:
         UsageError: Unknown suite or asset source, a value that is invalid or that the suite does not support,
             or another `control_hz` than its interface has.
     """
     protocol, factory = find_suite(name)
+    arguments = overrides.get("environment", {})
+    taken = getattr(factory, "environment_type", None)
+    for argument, value in arguments.items():
+        if taken is not None and argument not in taken.model_fields:
+            raise UsageError(
+                f"{format_option(argument, value)}: {protocol.name} has no such choice; leave it out"
+            )
+    overrides["environment"] = {**protocol.environment, **arguments}
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
     if seed is not None:
         config = config.model_copy(update={"env_seed": config.env_seed.resolved(seed)})

@@ -46,7 +46,10 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from videos.mp4 import REMEDY, encoder_problem
 
-_MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
+_MAY_DIFFER = {
+    *("suites", "task_ids", "only_available", "per_category", "num_trials_per_task", "init_ids", "seeds"),
+    *("assets", "environment", "expert_noise"),
+}
 """Options that select episodes, so that a later command may change them."""
 
 INCOMPLETE = 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from configs.schema import AXES, RunConfig, SuiteConfig, SweepConfig, Wordings
 from contracts.clock import PAUSED, Clock, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
+from contracts.hashing import seed_of
 from eval.rollout.clock import open_pricing
 from sim_envs.suite import StateSource, Suite, Task, open_suite
 
@@ -83,11 +85,7 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
                 "name; give one of them, or another `name` in its YAML file"
             )
         given[known] = name
-        tasks = {task.task_id: task for task in suite.tasks()}
-        for task_id in config.task_ids or tasks:
-            if task_id not in tasks:
-                raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
-            plans.append(_plan_task(config, suite, tasks[task_id]))
+        plans += [_plan_task(config, suite, task) for task in _chosen(config, suite, name)]
     whole = EpisodePlan(tasks=tuple(plans))
     if config.shard is None:
         return whole
@@ -102,6 +100,29 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
         dataclasses.replace(plan, keys=tuple(keys)) for plan, keys in zip(plans, shares, strict=True) if keys
     ]
     return EpisodePlan(tasks=tuple(shared), undivided=whole)
+
+
+def _chosen(config: RunConfig, suite: Suite, name: str) -> Sequence[Task]:
+    """The tasks of a suite that are played."""
+    tasks = {task.task_id: task for task in suite.tasks()}
+    for task_id in config.task_ids:
+        if task_id not in tasks:
+            raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
+    chosen = [tasks[task_id] for task_id in config.task_ids or tasks]
+    if config.only_available and all(task.missing for task in chosen):
+        raise UsageError(f"--only-available: {name} needs {chosen[0].missing} for its first task, as for all")
+    chosen = [task for task in chosen if not (config.only_available and task.missing)]
+    if config.per_category is None:
+        return chosen
+    if not all(task.category for task in chosen):
+        raise UsageError(
+            f"--per-category {config.per_category}: tasks of {name} have no categories; leave it out"
+        )
+    kinds = defaultdict[str, list[Task]](list)
+    for task in sorted(chosen, key=lambda task: seed_of(task.name)):
+        kinds[task.category].append(task)
+    drawn = [task for of_kind in kinds.values() for task in of_kind[: config.per_category]]
+    return sorted(drawn, key=lambda task: task.task_id)
 
 
 def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
@@ -127,10 +148,10 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
 
     Variants with the same protocol share a plan.
     """
-    made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
+    made: dict[str, EpisodePlan] = {}
     plans = []
     for config in variants:
-        overrides = tuple(overridden(config).items())
+        overrides = repr(overridden(config))
         made[overrides] = made.get(overrides) or make_plan(config)
         plans.append(made[overrides])
     return plans
@@ -146,6 +167,7 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "env_seed": config.env_seed,
         "replan_steps": config.replan_steps,
         "trials_per_task": config.num_trials_per_task,
+        "environment": config.environment or None,
     }
     return {key: value for key, value in given.items() if value is not None}
 

@@ -104,7 +104,7 @@ def _find_task(
     if "LIBERO-plus" not in source:
         return get_task(suite, int(task_id)), int(init_id)
     copy, name = LIBERO_PLUS.find(), suite.replace("libero_", PLUS_PREFIX, 1)
-    environment = PlusEnvironment(instruction="published")
+    environment = PlusEnvironment(plus_instruction="published")
     if task_id == "base":  # LIBERO's own task, which no suite lists
         task = plus_task(copy, name, str(recorded["task"]), environment, assets, task_id=0)
         return dataclasses.replace(task, language=""), int(init_id)

@@ -28,7 +28,7 @@ from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
 from sim_envs.libero.definitions import add_objects, problem_class
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.perturbation import SensorNoise
+from sim_envs.libero.plus.noise import SensorNoise
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
 from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene

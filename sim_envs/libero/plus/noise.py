@@ -67,6 +67,41 @@ def apply(setting: int, picture: Picture, drawn: Any) -> Picture:
     return (np.clip(noisy, 0, 1) * 255).astype(np.uint8)
 
 
+class SensorNoise:
+    """The noise on a camera in one episode."""
+
+    def __init__(self, setting: int, side: int, *, digest: int, stream: Any = None) -> None:
+        """Begin an episode.
+
+        Args:
+            setting: Number of the noise.
+            side: Height and width of pictures.
+            digest: Number of the episode, from which noise is drawn at each control step.
+            stream: State of NumPy's generator after the reset, from which it is drawn instead; None for none.
+        """
+        self._setting, self._side, self._digest = setting, side, digest
+        self._step, self._drawn = 0, None
+        self._stream: np.random.RandomState | None = None
+        if stream is not None:
+            self._stream = np.random.RandomState()
+            self._stream.set_state(stream)
+            self._drawn = draw(setting, side, self._stream)  # for the picture that the reset returns
+
+    def step(self) -> None:
+        """One control step."""
+        self._step += 1
+        if self._stream is not None:
+            self._drawn = draw(self._setting, self._side, self._stream)
+
+    def apply(self, picture: Picture) -> Picture:
+        """The noisy picture, the same whenever it is asked for at this control step."""
+        drawn = self._drawn
+        if self._stream is None:
+            seeds = np.random.SeedSequence((self._digest, self._step))
+            drawn = draw(self._setting, self._side, np.random.RandomState(np.random.MT19937(seeds)))
+        return apply(self._setting, picture, drawn)
+
+
 def _motion(picture: Picture, radius: int, sigma: int, *, angle: float) -> Picture:
     """ImageMagick 6's motion blur: one-sided, in numbers of 16 bits."""
     width = 2 * radius + 1

@@ -54,8 +54,8 @@ runners; LIBERO's own instruction; or the BDDL file's. A perturbed instruction i
 class PlusEnvironment(Preset):
     """What a protocol chooses."""
 
-    instruction: Instruction = "vanilla"
-    noise: NoiseDraws = "episode"
+    plus_instruction: Instruction = "vanilla"
+    plus_noise: NoiseDraws = "episode"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,11 +164,16 @@ def plus_task(
     """The task of a name, which may also be LIBERO's own, as LIBERO-plus plays it."""
     parts = read_name(name)
     bddl = _bddl(copy, suite, parts)
-    changes = {"view": parts.view, "robot": parts.robot, "noise": parts.noise, "draws": environment.noise}
+    changes = {
+        "view": parts.view,
+        "robot": parts.robot,
+        "noise": parts.noise,
+        "draws": environment.plus_noise,
+    }
     return PlusTask(
         suite=suite,
         name=name,
-        language=_language(bddl, parts, name, environment.instruction),
+        language=_language(bddl, parts, name, environment.plus_instruction),
         category=parts.category,
         missing=_missing(copy, bddl, parts.category, assets.path),
         perturbation=Perturbation(**changes, code=copy),

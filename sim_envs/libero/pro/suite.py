@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from configs.schema import SuiteConfig, Wordings
+from configs.schema import Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file, hash_of
 from sim_envs.libero.assets import AssetSet
@@ -57,15 +57,6 @@ class ProTask(LiberoTask):
 
 class LiberoProSuite(LiberoSuite):
     """One of LIBERO-PRO's suites."""
-
-    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """See `LiberoSuite`; a UsageError also for the suites of perturbed environments."""
-        if protocol.name.endswith("_env"):
-            raise UsageError(
-                f"{protocol.name}: LIBERO-PRO's perturbed environments were never released; give a suite "
-                f"that ends in _{', _'.join(DIMENSIONS)}"
-            )
-        super().__init__(protocol, assets=assets)
 
     @override
     def _list_tasks(self) -> tuple[LiberoTask, ...]:

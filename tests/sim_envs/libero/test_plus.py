@@ -14,14 +14,14 @@ from contracts.errors import UsageError
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, parity, tasks
 from sim_envs.libero.copies import instruction_in
-from sim_envs.libero.perturbation import Perturbation, SensorNoise
+from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.plus import noise
 from sim_envs.libero.plus.names import CATEGORIES, View, read_name
 from sim_envs.libero.plus.poses import arm_pose, camera_pose
 from sim_envs.libero.plus.suite import LIBERO_PLUS
 from sim_envs.libero.sim import SETTLE_ACTION, read_problem
 from sim_envs.suite import open_suite
-from tests.sim_envs.libero.conftest import BASE, PARAPHRASE, UNSEEN
+from tests.sim_envs.libero.small_copy import BASE, PARAPHRASE, UNSEEN
 
 SUITES = [f"libero_plus_{name}" for name in ("spatial", "object", "goal", "10")]
 CAMERA, ROBOT, LANGUAGE, LIGHT, TEXTURE, NOISE, LEVEL, ADD = range(8)
@@ -97,7 +97,7 @@ def test_noise_equals_the_published_code_s_in_every_pixel_and_draws_as_many_numb
 
 def test_noise_is_a_function_of_episode_and_step_and_not_of_what_was_rendered():
     clean = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    often, seldom, other = (SensorNoise(6, 64, digest=digest) for digest in (1, 1, 2))
+    often, seldom, other = (noise.SensorNoise(6, 64, digest=digest) for digest in (1, 1, 2))
     shown = [often.apply(clean)]
     for _ in range(3):
         for each in (often, seldom, other):
@@ -108,7 +108,7 @@ def test_noise_is_a_function_of_episode_and_step_and_not_of_what_was_rendered():
 
 
 def _told(suite: str, choice: str, **how) -> dict[str, str]:
-    opened = open_suite(suite, environment={"instruction": choice}, **how)
+    opened = open_suite(suite, environment={"plus_instruction": choice}, **how)
     keys = [EpisodeKey(suite=suite, task_id=task.task_id, init_id=0, seed=7) for task in opened.tasks()]
     return {
         task.name: opened.instruction(key, "benchmark")
@@ -137,11 +137,11 @@ def test_the_policy_is_told_what_was_chosen_and_a_paraphrase_in_any_case(small_c
 
 
 def test_the_choices_are_in_the_protocol_and_an_unknown_one_is_refused(small_copy):
-    suite = open_suite(SUITES[0], assets="standins", environment={"noise": "published"})
-    assert suite.protocol.environment == {"instruction": "vanilla", "noise": "published"}
+    suite = open_suite(SUITES[0], assets="standins", environment={"plus_noise": "published"})
+    assert suite.protocol.environment == {"plus_instruction": "vanilla", "plus_noise": "published"}
     assert suite.describe("benchmark")["benchmark"]["name"] == "LIBERO-plus"
     with pytest.raises(UsageError, match=r"plain.*environment of suite libero_plus_spatial"):
-        open_suite(SUITES[0], assets="standins", environment={"instruction": "plain"})
+        open_suite(SUITES[0], assets="standins", environment={"plus_instruction": "plain"})
 
 
 def test_a_changed_copy_has_another_digest(small_copy):
@@ -226,7 +226,7 @@ def test_an_added_object_is_the_copy_s_and_libero_s_own_classes_stay(opened):
 
 @pytest.mark.slow
 def test_published_draws_go_on_from_the_reset_as_in_libero_s_environment(opened, plus_assets):
-    world = opened(NOISE, settle_steps=3, noise="published")
+    world = opened(NOISE, settle_steps=3, plus_noise="published")
     seen, size = world.observe().images["image"], {"camera_heights": 64, "camera_widths": 64}
     with assets.use_assets(plus_assets):
         usual = assets.load_libero().OffScreenRenderEnv(bddl_file_name=str(world.task.bddl_file), **size)
@@ -328,3 +328,23 @@ def test_recorded_episodes_of_the_published_code_are_equal(plus_copy, golden, re
 def test_instructions_are_read_as_libero_s_parser_reads_them(small_copy, standins):
     for task in open_suite(SUITES[0], assets=str(standins.path)).tasks():
         assert instruction_in(task.bddl_file) == " ".join(read_problem(task)["language_instruction"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(10_800)
+@pytest.mark.usefixtures("plus_copy")
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_scene_opens_and_begins_as_stored(originals, suite):
+    """Cameras, arms, noise and words are the same scene."""
+    opened = open_suite(suite, assets=str(originals.path))
+    scenes = {
+        (re.sub(r"\(:language [^()]*\)", "", task.bddl_file.read_text()), task.states_file): task
+        for task in opened.tasks()
+        if not task.missing
+    }
+    for task in scenes.values():
+        with opened.open(task) as sim:
+            sim.reset(init_id=0, seed=7, settle_steps=1)
+            sim.reset(init_id=0, seed=7, settle_steps=0)
+            np.testing.assert_array_equal(sim.flat_state(), tasks.get_init_state(task, 0), err_msg=task.name)
+            assert not sim.env._check_success(), task.name

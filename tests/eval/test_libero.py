@@ -1,0 +1,79 @@
+"""The options of LIBERO-plus and LIBERO-PRO, and which of their tasks are played."""
+
+import os
+
+import pytest
+
+from configs.schema import RunConfig
+from contracts.errors import UsageError
+from eval import libero
+from eval.rollout.plan import make_plan
+from sim_envs.libero.plus.suite import LIBERO_PLUS, PlusEnvironment
+from tests.sim_envs.libero.small_copy import BASE, write_small_copy
+
+SUITE = "libero_plus_spatial"
+
+
+@pytest.fixture(autouse=True)
+def small_copy(tmp_path, monkeypatch):
+    monkeypatch.setenv(LIBERO_PLUS.variable, str(tmp_path))
+    return write_small_copy(tmp_path)
+
+
+def _played(**options):
+    plan = make_plan(RunConfig(suites=(SUITE,), assets="standins", **options))
+    return [each.task.name.removeprefix(f"{BASE}_") for each in plan.tasks]
+
+
+def test_only_available_leaves_out_what_the_assets_lack_and_a_task_is_played_once():
+    assert len(_played()) == 8
+    left = _played(only_available=True)
+    assert len(left) == 5
+    assert not any(name.startswith(("light", "table", "add")) for name in left)
+    with pytest.raises(
+        UsageError, match=r"--only-available: libero_plus_spatial needs scenes/lights/dim.xml"
+    ):
+        _played(only_available=True, task_ids=(3, 4))
+
+
+def test_per_category_draws_the_same_tasks_of_each_whatever_else_is_played():
+    """Of this copy, two tasks are of one category: the layouts."""
+    assert len(_played(per_category=1)) == 7
+    assert len(_played(per_category=2)) == 8
+    layouts = [name for name in _played(per_category=1) if name.startswith(("add", "level"))]
+    assert layouts == ["add_4"], "which one it is may not change: others compare with it"
+    assert _played(per_category=1, task_ids=(7, 6)) == layouts
+    assert _played(per_category=1, only_available=True) == _played(only_available=True)
+    with pytest.raises(UsageError, match="--per-category 3: tasks of libero_goal have no categories"):
+        make_plan(RunConfig(suites=("libero_goal",), assets="standins", per_category=3))
+
+
+def test_the_choices_of_the_command_are_those_of_the_suite(tmp_path, monkeypatch):
+    for name in ("plus_instruction", "plus_noise"):
+        offered, taken = (
+            kind.model_fields[name].annotation for kind in (libero.LiberoOptions, PlusEnvironment)
+        )
+        assert offered == taken | None
+    options = libero.LiberoOptions(plus_instruction="bddl", libero_plus=tmp_path / "mine")
+    assert options.as_flags([SUITE]) == {"environment": {"plus_instruction": "bddl"}}
+    assert os.environ[LIBERO_PLUS.variable] == str(tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        (
+            ["libero_pro_goal_env"],
+            "libero_pro_goal_env: LIBERO-PRO's perturbed environments were never released",
+        ),
+        (
+            ["libero_goal", "--plus-instruction", "bddl", "--assets", "standins"],
+            "--plus-instruction bddl: libero_goal has no such choice; leave it out",
+        ),
+        ([SUITE, "--plus-noise", "loud"], "unknown plus_noise 'loud'; did you mean 'episode'?"),
+        ([SUITE, "--assets", "standins"], "--only-available plays the 5 of 8 tasks"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(asked, complaint, refused, tmp_path):
+    place = ["--output-dir", str(tmp_path / "runs")]
+    assert complaint in refused(libero.app, "--suite", *asked, "--policy", "noop", *place)
