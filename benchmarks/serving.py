@@ -79,7 +79,7 @@ def main(
 @contextmanager
 def _servers(options: list[str]) -> Iterator[list[str]]:
     """Addresses of servers with these options."""
-    shared = ["--policy", POLICY, "--mode", MODE, "--port", "0", "--batch-window-ms", "50"]
+    shared = ["--policy", POLICY, "--mode", MODE, "--port", "0", "--batch-wait-ms", "50"]
     with ExitStack() as running:
         urls = []
         for given in options:

@@ -22,7 +22,7 @@ class ServeConfig(Preset):
         robots: Maximal number of concurrent robots. Default: 8, or the batch size if that is larger; in mode
             parallel, whose language runs in a second process, the batch size.
         batch_size: Robots that share a batch of the model, padded; with 1, robots are served in turn.
-        batch_window_ms: Maximal time that a query waits for those of other robots in its batch.
+        batch_wait_ms: Maximal time that a query waits for those of other robots in its batch.
         mode: How actions and language are scheduled.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         text_every: Request a text of each language task at every N-th query. Default: each task's own rate.
@@ -41,7 +41,7 @@ class ServeConfig(Preset):
     port: int = Field(default=8000, ge=0, lt=2**16)
     robots: int | None = Field(default=None, gt=0, le=256)
     batch_size: int = Field(default=1, gt=0, le=256)
-    batch_window_ms: float = Field(default=10.0, ge=0, le=10_000, allow_inf_nan=False)
+    batch_wait_ms: float = Field(default=10.0, ge=0, le=10_000, allow_inf_nan=False)
     mode: Mode = "unified"
     language_tasks: Names | None = None
     text_every: Count | None = None

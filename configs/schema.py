@@ -209,13 +209,14 @@ class PolicyConfig(Preset):
     """A policy by name."""
 
     name: Name
-    # `oxygen` is a vision-language-action model served by the engine; `python` a user's class; `websocket`
-    # a server; the others are scripted.
-    kind: Literal["oxygen", "expert", "noop", "random", "python", "websocket"]
+    # `oxygen` is a vision-language-action model served by the engine; `python` a user's class; `lerobot` a
+    # checkpoint of LeRobot; `websocket` a server; the others are scripted.
+    kind: Literal["oxygen", "expert", "noop", "random", "python", "lerobot", "websocket"]
     description: str = ""  # one line for tables
-    # For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
+    # For `python` the class, as `package.module:Class` or `file.py:Class`; for `lerobot` the folder or the
+    # Hub's id; for `websocket` the URL.
     target: PolicyText | None = None
-    kwargs: dict[str, Any] = Field(default_factory=dict)  # keyword arguments of `python` and `websocket`
+    kwargs: dict[str, Any] = Field(default_factory=dict)  # keyword arguments of those with a `target`
     # `truth` for a scripted policy that writes texts from the ground truth; None for none.
     generates_text: Literal["truth"] | None = None
     # For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
@@ -237,14 +238,19 @@ class PolicyConfig(Preset):
         BeforeValidator(lambda value: {"file": value} if isinstance(value, str) else value),
     ] = None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is code from elsewhere, which decides itself what it computes."""
+        return self.kind in ("python", "lerobot", "websocket")
+
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
             raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
-        if self.generates_text is not None and self.kind in ("oxygen", "python", "websocket"):
+        if self.generates_text is not None and (self.kind == "oxygen" or self.is_foreign):
             raise ValueError("`generates_text` is for scripted policies only")
-        if (self.kind in ("python", "websocket")) != (self.target is not None):
-            raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
+        if self.is_foreign != (self.target is not None):
+            raise ValueError("`target` is for policies of kind `python`, `lerobot` and `websocket`: give one")
         beside = {"name", "kind", "description", "checkpoint", "embodiment", "adapter"}
         if self.adapter is not None:
             beside.add("language_tasks")

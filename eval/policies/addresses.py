@@ -17,7 +17,7 @@ _HUB = re.compile(
 _OTHERS = {
     "tcp": "; a GR00T server needs its bridge, examples/bridge_gr00t.py",
     "zmq": "; a GR00T server needs its bridge, examples/bridge_gr00t.py",
-    "grpc": "; LeRobot's policies are served by examples/serve_lerobot.py",
+    "grpc": "; LeRobot's policies are --policy lerobot:FOLDER_OR_ID, or served by examples/serve_lerobot.py",
 }
 """Scheme to the remedy for servers of other protocols."""
 
@@ -34,9 +34,8 @@ def refuse_address(given: str) -> None:
     hub = None if given.endswith((".yaml", ".yml", ".py")) else _HUB.fullmatch(given)
     if hub is not None and (hub["site"] or not absolute(given).parent.exists()):
         raise UsageError(
-            f"there is no checkpoint at {given!r}. A model of the Hugging Face Hub runs in its own library: "
-            f"for one of LeRobot, python examples/serve_lerobot.py --checkpoint {hub['id']} in LeRobot's "
-            f"environment, and --policy ws://localhost:{_PORT}"
+            f"there is no checkpoint at {given!r}. For a model of the Hugging Face Hub in LeRobot's format, "
+            f"give --policy lerobot:{hub['id']}; others run behind a server (docs/evaluate.md)"
         )
     if scheme.endswith("unix") or given.endswith(".sock"):
         raise UsageError(f"policy {given!r} is a Unix socket; give its server's TCP address, ws://host:port")

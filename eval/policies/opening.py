@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from configs.schema import RunConfig
+from configs.schema import PolicyConfig, RunConfig
+from contracts.errors import UsageError
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 
@@ -41,6 +42,11 @@ def open_policies(
             notify=notify,
         )
         loaded = [opened] * len(variants)
+    elif policy.kind == "lerobot":
+        open_lerobot = _lerobot(policy)
+        size, suite = variants[0].batch_size, assumed.interface
+        opened = open_lerobot(str(policy.target), policy.kwargs, suite=suite, worlds=worlds, batch_size=size)
+        loaded = [opened] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
@@ -56,3 +62,15 @@ def open_policies(
     return [
         each if each.feedback else dataclasses.replace(each, feedback=resolved.feedback) for each in loaded
     ]
+
+
+def _lerobot(policy: PolicyConfig) -> Callable[..., LoadedPolicy]:
+    """What opens LeRobot's policies; a UsageError without LeRobot."""
+    try:
+        from eval.policies.lerobot import open_lerobot
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"policy lerobot:{policy.target} needs LeRobot ({error}): in an environment of Python 3.12, uv "
+            "pip install 'oxygen-eval[lerobot]'; or serve it from another, by examples/serve_lerobot.py"
+        ) from error
+    return open_lerobot

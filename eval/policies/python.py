@@ -163,7 +163,7 @@ def _feedback(policy: Any, target: str) -> FieldsByTask:
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
-    with _in_one_line(f"policy {target} cannot be imported"):
+    with in_one_line(f"policy {target} cannot be imported"):
         make = _imported(target)
     if not callable(make):
         raise UsageError(f"policy {target} is {make!r:.60}; give a class, or a function that makes a policy")
@@ -176,7 +176,7 @@ def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
         except TypeError as error:
             takes = ", ".join(map(str, signature.parameters.values())) or "none"
             raise UsageError(f"policy {target}: {error}; its arguments: {takes}") from None
-    with _in_one_line(f"policy {target} cannot be made"):
+    with in_one_line(f"policy {target} cannot be made"):
         return make(**kwargs)
 
 
@@ -219,7 +219,7 @@ def _checked(interface: Any, target: str) -> Interface:
 
 
 @contextlib.contextmanager
-def _in_one_line(what: str) -> Iterator[None]:
+def in_one_line(what: str) -> Iterator[None]:
     """Turn an exception of the user's code into a UsageError with its file and line."""
     try:
         yield
@@ -262,7 +262,7 @@ def query_limit_s(policy: PolicyConfig, given: float | None) -> float | None:
 
     A limit that is given for such a policy is a UsageError.
     """
-    is_class = policy.kind == "python"
+    is_class = policy.kind in ("python", "lerobot")
     if given is None:
         return QUERY_TIMEOUT_S if is_class else None
     if not is_class:

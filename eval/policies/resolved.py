@@ -34,6 +34,9 @@ from oxygen.weights.source import CARD
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""
 
+LEROBOT = "lerobot:"
+"""What a checkpoint of LeRobot begins with."""
+
 _DEFAULT_TASKS = (
     "narration",
     "memory",
@@ -43,21 +46,21 @@ _DEFAULT_TASKS = (
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
     """Find a policy by preset, entry point, YAML file, class, URL or checkpoint.
 
-    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`;
-    they take `kwargs`. A preset may refer to a checkpoint, such as the bundled one; it then gives name and
-    description, and the checkpoint's card the rest. A policy that does not exist, an invalid card, or a
-    model that has changed, is a UsageError.
+    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`, a
+    checkpoint of LeRobot `lerobot:PATH_OR_ID`; they take `kwargs`. A preset may refer to a checkpoint, such
+    as the bundled one; it then gives name and description, and the checkpoint's card the rest. A policy that
+    does not exist, an invalid card, or a model that has changed, is a UsageError.
     """
     remember_secrets({"policy": name, "policy_kwargs": kwargs})
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
-    is_server = name.startswith(("ws://", "wss://"))
-    if name not in (*presets, *plugins):
+    is_server, is_lerobot = name.startswith(("ws://", "wss://")), name.startswith(LEROBOT)
+    if name not in (*presets, *plugins) and not is_lerobot:
         refuse_address(name)
     is_path = name.endswith((".yaml", ".yml")) or absolute(name).is_dir()
-    if is_server or (":" in name and "://" not in name and not is_path):
-        kind = "websocket" if is_server else "python"
-        given = {"name": policy_name(name), "kind": kind, "target": name}
+    if is_server or is_lerobot or (":" in name and "://" not in name and not is_path):
+        kind = "websocket" if is_server else "lerobot" if is_lerobot else "python"
+        given = {"name": policy_name(name), "kind": kind, "target": name.removeprefix(LEROBOT)}
         policy = check(PolicyConfig, given, source=f"policy {name!r}")
     elif name in plugins:
         policy = PolicyConfig(name=name, kind="python", target=plugins[name])
@@ -67,12 +70,12 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
         policy = found
     else:
         remedy = (
-            "Or give a YAML file, a checkpoint's folder, a class (module:Class or file.py:Class) or a server "
-            "(ws://…)."
+            "Or give a YAML file, a checkpoint's folder, a class (module:Class or file.py:Class), a server "
+            "(ws://…) or a checkpoint of LeRobot (lerobot:FOLDER_OR_ID)."
         )
         raise unknown("policy", name, (*presets, *plugins), remedy=remedy)
     if kwargs:
-        if policy.kind not in ("python", "websocket"):
+        if not policy.is_foreign:
             words = " ".join(f"{key}={value}" for key, value in kwargs.items())
             raise UsageError(
                 f"--policy-kwargs {words} is for a class or a server; {policy.name} is of kind "
@@ -140,7 +143,7 @@ class ResolvedPolicy:
     @property
     def is_served(self) -> bool:
         """Whether one process serves it to all worlds, rather than each worker loading it."""
-        return self.policy.kind in ("oxygen", "python")
+        return self.policy.kind in ("oxygen", "python", "lerobot")
 
     @property
     def feedback(self) -> FieldsByTask:
@@ -177,7 +180,7 @@ def resolve_policy(config: RunConfig) -> ResolvedPolicy:
 def _requested_texts(policy: PolicyConfig, config: RunConfig) -> tuple[tuple[str, ...], str | None]:
     """Names of the language tasks (presets, or YAML files), and a remark on them for the user."""
     requested, trained = config.language_tasks, policy.language_tasks or {}
-    if policy.kind in ("python", "websocket"):
+    if policy.is_foreign:
         return requested or (), None
     if policy.weights is None or (config.random_weights and requested is not None):
         return _DEFAULT_TASKS if requested is None else requested, None

@@ -55,10 +55,8 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
                 f"or add a variant: --mode {' '.join([*modes, 'unified'])}"
             )
         if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
-            kind, name = resolved.policy.kind, resolved.policy.name
-            writes = (
-                "decides itself what it writes" if kind in ("python", "websocket") else "generates no text"
-            )
+            name = resolved.policy.name
+            writes = "decides itself what it writes" if resolved.policy.is_foreign else "generates no text"
             raise UsageError(
                 f"{shown}: policy {name} {writes}; leave it out, or choose another, such as --policy tiny or "
                 "expert"
@@ -88,10 +86,12 @@ def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> N
     if not unused:
         return
     kinds = [read_policy(each).kind for each in policies]
-    if unused == ["batch_size"] and "python" in kinds:  # it may have infer_batch, which only loading tells
+    if unused == ["batch_size"] and {"python", "lerobot"} & {*kinds}:  # only loading tells whether it batches
         return
     if "oxygen" not in kinds:
-        kind = {"python": "a Python class", "websocket": "a server"}.get(kinds[0], "scripted")
+        kind = {"python": "a Python class", "websocket": "a server", "lerobot": "LeRobot's"}.get(
+            kinds[0], "scripted"
+        )
         raise UsageError(
             f"{format_option(unused[0], given[unused[0]])} is for this project's models, and {policies[0]} "
             f"is {kind}; leave it out, or choose another, such as --policy tiny"

@@ -54,7 +54,9 @@ def policy_name(given: str) -> str:
     if given.endswith((".yaml", ".yml")):
         return load(PolicyConfig, given).name
     scheme, _, address = strip_url(given).partition("://")
-    if scheme in ("ws", "wss"):
+    if given.startswith("lerobot:"):
+        address = given.partition(":")[2]
+    if scheme in ("ws", "wss") or given.startswith("lerobot:"):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", address).strip("-")
     name = given.rpartition(":")[2]
     return name if name.isidentifier() and not address else given

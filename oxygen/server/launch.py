@@ -85,7 +85,7 @@ async def run_server(
         lambda number: policy.with_engine(policy.engine) if number else policy,
         robots=options.most_robots,
         batch_size=options.batch_size,
-        window_s=options.batch_window_ms / 1e3,
+        window_s=options.batch_wait_ms / 1e3,
     )
     server = ConnectionServer(batcher, declaration, api_key=api_key, replan_steps=options.replan_steps)
     loop = asyncio.get_running_loop()

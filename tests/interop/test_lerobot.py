@@ -1,17 +1,21 @@
-"""LeRobot on its own ground: it trains on our demonstrations, is served to us, and plays our environments.
+"""LeRobot: it trains on our demonstrations, is served to us or runs in process, and plays our environments.
 
 Tried with lerobot 0.6.1. OXYGEN_LEROBOT_PYTHON is a Python with its extras dataset and training, websockets
-and msgpack; for its own evaluation, with this project and `examples/lerobot_env_oxygen_eval` as well.
+and msgpack; in process and for its own evaluation, with what this project needs; for the latter with this
+project and `examples/lerobot_env_oxygen_eval` as well, and for Diffusion with diffusers.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
 from tests.commands import ROOT, execute, printed
 
@@ -87,3 +91,64 @@ def test_lerobots_evaluation_plays_our_environments(lerobot, tmp_path):
     ]
     assert info["overall"]["n_episodes"] == 2
     assert "ignored reset options: lerobot_new_rollout" in done.stderr
+
+
+IN_PROCESS = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+
+def checkpoint(lerobot: str, folder: Path, kind: str) -> Path:
+    """A small policy of random weights, for DROID."""
+    done = execute(lerobot, ROOT / "tests/interop/lerobot_checkpoint.py", kind, folder / kind, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder / kind
+
+
+@pytest.mark.parametrize(("kind", "actions", "needs"), [("act", 10, "torch"), ("diffusion", 8, "diffusers")])
+def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actions, needs):
+    """Cameras, sizes and chunks are its own; its noise depends on the episode alone, not on the batch."""
+    if execute(lerobot, "-c", f"import cyclopts, mujoco, {needs}", **IN_PROCESS).returncode:
+        pytest.skip(f"install what this project needs, and {needs}, beside lerobot")
+    policy = f"lerobot:{checkpoint(lerobot, tmp_path, kind)}"
+    what = f"--suite droid_tabletop --policy {policy} --task-ids 0 --init-ids 0-1 --max-steps 10 --video none"
+    chunks = []
+    for worlds in (1, 2):
+        how = f"--num-envs {worlds} --batch-size {worlds} --replan-steps 5 --output-dir"
+        line = [*what.split(), *how.split(), tmp_path / str(worlds)]
+        done = execute(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
+        assert done.returncode == 0, done.stderr[-2000:]
+        (manifest,) = (tmp_path / str(worlds)).glob("*/manifest.json")
+        run = RunFolder(manifest.parent)
+        described = run.read_manifest()
+        assert described["hardware"]["policy"].items() >= {"device": "cpu", "dtype": "float32"}.items()
+        played = described["policy_inputs"]
+        assert (played["lerobot"]["type"], played["lerobot"]["n_action_steps"]) == (kind, actions)
+        assert {*map(tuple, played["image_size"].values())} == {(96, 96)}
+        assert {each.outcome for each in run.episodes().values()} == {"timeout"}
+        firsts = [next(iter(read_queries(run, key))).actions for key in sorted(run.episodes(), key=str)]
+        chunks.append(np.stack(firsts))
+    assert chunks[0].shape == (2, actions, 8)
+    assert np.abs(chunks[0] - chunks[1]).max() < 1e-4
+    assert (kind == "act") or np.abs(chunks[0][0] - chunks[0][1]).max() > 1e-3
+
+
+def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):
+    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs beside lerobot")
+    good = checkpoint(lerobot, tmp_path, "act")
+    done = execute(lerobot, ROOT / "tests/interop/lerobot_refusals.py", good, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = (
+        "unknown camera of policy lerobot:.*'exterior_image_1_left'; did you mean 'image'",
+        r"has observation.state of shape \[8\], and gym_reacher of \[6\]",
+        "unknown camera .*'front'.*cameras=exterior_image_1_left=NAME",
+        "cameras=front: write cameras=OWN=SUITES",
+        "device=cuda:9: this machine has no such device",
+        "cannot be loaded: FileNotFoundError: .*model.safetensors",
+        "cannot be loaded: FileNotFoundError: .*policy_preprocessor.json",
+        "set temporal_ensemble_coeff to null",
+        "unknown type of policy .*'acd'; did you mean 'act'",
+        "needs observation.environment_state, which suites do not have",
+        "cannot be loaded: AssertionError: embed_dim must be divisible by num_heads",
+    )
+    lines = done.stdout.splitlines()
+    assert [line for line, why in zip(lines, expected, strict=True) if not re.search(why, line)] == []

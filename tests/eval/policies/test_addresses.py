@@ -41,9 +41,9 @@ def test_the_url_of_a_server_is_suggested(given, meant):
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ("lerobot/smolvla_base", "serve_lerobot.py --checkpoint lerobot/smolvla_base"),
-        ("hf://lerobot/smolvla_base@main", "serve_lerobot.py --checkpoint lerobot/smolvla_base"),
-        ("https://huggingface.co/lerobot/act/tree/main", "serve_lerobot.py --checkpoint lerobot/act"),
+        ("lerobot/smolvla_base", "--policy lerobot:lerobot/smolvla_base;"),
+        ("hf://lerobot/smolvla_base@main", "--policy lerobot:lerobot/smolvla_base;"),
+        ("https://huggingface.co/lerobot/act/tree/main", "--policy lerobot:lerobot/act;"),
         ("s3://bucket/policy", "copy a checkpoint to a folder"),
         ("gs://bucket/policy", "a YAML file whose `weights` are its gs:// or https:// URL"),
         ("file:///data/policy", "give the path, /data/policy"),

@@ -1,0 +1,235 @@
+"""LeRobot's policies in process: `--policy lerobot:PATH_OR_ID`. Needs the extra `lerobot`."""
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lerobot
+import numpy as np
+import torch
+from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
+from lerobot.policies import get_policy_class, make_pre_post_processors
+from torch.overrides import TorchFunctionMode
+
+from configs.errors import check
+from configs.paths import read_json_object
+from configs.schema import Preset
+from contracts.episode import EpisodeKey
+from contracts.errors import UsageError, unknown
+from contracts.hashing import hash_file, seed_of
+from contracts.interface import Interface
+from eval.policies.base import LoadedPolicy
+from eval.policies.batches import PADDING, opened_batches
+from eval.policies.hub import CONFIG, checkpoint_folder
+from eval.policies.openpi import named
+from eval.policies.python import in_one_line
+from oxygen.robots.openpi_keys import OpenpiKeys
+
+_WEIGHTS = "model.safetensors"
+_OTHER_NAMES = {"image2": "wrist_image"}
+"""Names that LeRobot's own LIBERO environment gives to cameras."""
+_DRAWN = (torch.randn, torch.randn_like, torch.normal)
+
+
+class LeRobotOptions(Preset):
+    """Options of a LeRobot policy, the values of `--policy-kwargs`."""
+
+    cameras: str | None = None  # the suite's names of its cameras, as `front=image,side=wrist_image`
+    device: str | None = None  # such as `cuda:1`; by default that of its configuration
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The policy's name to the suite's name of each camera."""
+        pairs = dict(_OTHER_NAMES)
+        for pair in (self.cameras or "").split(",") if self.cameras else ():
+            own, separator, camera = pair.strip().partition("=")
+            if not (own and separator and camera):
+                raise UsageError(f"policy argument cameras={self.cameras}: write cameras=OWN=SUITES,…")
+            pairs[own] = camera
+        return pairs
+
+
+def open_lerobot(
+    checkpoint: str, kwargs: Mapping[str, Any], *, suite: Interface, worlds: int = 1, batch_size: int = 1
+) -> LoadedPolicy:
+    """The policy of a checkpoint that LeRobot wrote: a folder, or a model of the Hub, as ID or ID@REVISION.
+
+    Cameras, their sizes, state, actions and the length of chunks are the checkpoint's; the conventions of all
+    of these are those of the suite.
+
+    Raises:
+        UsageError: There is no such checkpoint, it does not fit the suite, or LeRobot cannot load it.
+    """
+    name = f"lerobot:{checkpoint}"
+    options = check(LeRobotOptions, kwargs, source="policy arguments")
+    folder = checkpoint_folder(checkpoint, name)
+    kind = read_json_object(folder / CONFIG).get("type")
+    if kind not in (known := PreTrainedConfig.get_known_choices()):
+        raise unknown(f"type of policy {name}:", kind, known, remedy="Or install the LeRobot that wrote it.")
+    with in_one_line(f"policy {name} cannot be loaded"):
+        device = [] if options.device is None else [f"--device={options.device}"]
+        config = PreTrainedConfig.from_pretrained(folder, cli_overrides=device)
+    if options.device not in (None, config.device):  # LeRobot takes another one
+        raise UsageError(f"policy argument device={options.device}: this machine has no such device")
+    keys = named(_keys(config, suite, options, name), name, {"horizon": _chunk_of(config, name)})
+    with in_one_line(f"policy {name} cannot be loaded"), contextlib.redirect_stdout(io.StringIO()):
+        policy = LeRobotPolicy(config, folder, keys)
+    with in_one_line(f"policy {name} cannot act"):
+        policy.try_out()
+    frames = config.n_obs_steps
+    remark = (
+        f"{name} was trained on the observations of {frames} control steps; a query has one, which stands "
+        "for all of them."
+    )
+    return opened_batches(
+        policy,
+        keys,
+        {},
+        worlds=worlds,
+        batch_size=batch_size,
+        remark=remark if frames > 1 else None,
+        lerobot={
+            "version": lerobot.__version__,
+            "type": config.type,
+            "weights_sha256": hash_file(folder / _WEIGHTS),
+            "cameras": {key: keys.images[key] for key in keys.images},
+            "n_action_steps": keys.interface.horizon,
+        },
+    )
+
+
+def _chunk_of(config: PreTrainedConfig, name: str) -> int:
+    """The number of actions that the policy plays before it is asked again."""
+    if getattr(config, "temporal_ensemble_coeff", None) is not None:
+        raise UsageError(
+            f"policy {name} averages overlapping chunks over time, which is LeRobot's own loop; set "
+            f"temporal_ensemble_coeff to null and n_action_steps in its {CONFIG}"
+        )
+    if config.use_peft:
+        raise UsageError(f"policy {name} is a PEFT adapter; merge it into its base, and give that")
+    return int(getattr(config, "n_action_steps", 1))
+
+
+def _keys(config: PreTrainedConfig, suite: Interface, options: LeRobotOptions, name: str) -> OpenpiKeys:
+    """The policy's features as keys of observations; one that the suite does not have is a UsageError."""
+    seen = suite.observation
+    renamed, features = options.renamed, dict(config.input_features or {})
+    visual = {key: each for key, each in features.items() if each.type is FeatureType.VISUAL}
+    images: dict[str, str] = {}
+    for key in visual:
+        own = key.removeprefix("observation.").removeprefix("images.")
+        images[key] = renamed.get(own, own)
+        if own not in renamed and own not in seen.camera_names and len(visual) == len(seen.cameras) == 1:
+            images[key] = seen.camera_names[0]
+        if images[key] not in seen.camera_names:
+            remedy = f"Say which one it is with --policy-kwargs cameras={own}=NAME."
+            raise unknown(
+                f"camera of policy {name} in {suite.name}:", images[key], seen.camera_names, remedy=remedy
+            )
+    sizes = {"observation.state": seen.state_size, "action": suite.action.size}
+    numbers = {key: each for key, each in features.items() if key not in visual}
+    for key, feature in {**numbers, **(config.output_features or {})}.items():
+        if key not in sizes:
+            raise UsageError(f"policy {name} needs {key}, which suites do not have; choose another policy")
+        if tuple(feature.shape) != (sizes[key],):
+            raise UsageError(
+                f"policy {name} has {key} of shape {list(feature.shape)}, and {suite.name} of "
+                f"[{sizes[key]}]; choose a policy or a suite of the same robot"
+            )
+    used = tuple(camera for camera in seen.cameras if camera.name in images.values())
+    any_size = tuple(dataclasses.replace(camera, size=None) for camera in used)
+    observation = dataclasses.replace(seen, cameras=any_size) if used else seen
+    return OpenpiKeys(
+        interface=dataclasses.replace(suite, observation=observation),
+        images=images,
+        state={key: tuple(part.name for part in seen.state) for key in numbers},
+        declared_sizes={images[key]: _size(each) for key, each in visual.items()},
+    )
+
+
+def _size(feature: PolicyFeature) -> tuple[int, int]:
+    _, height, width = feature.shape
+    return int(height), int(width)
+
+
+class LeRobotPolicy:
+    """A LeRobot policy with its processors. Its noise is a function of (episode key, query)."""
+
+    def __init__(self, config: PreTrainedConfig, folder: Path, keys: OpenpiKeys) -> None:
+        self.device = str(config.device)
+        self.model = get_policy_class(config.type).from_pretrained(folder, config=config)
+        self._before, self._after = make_pre_post_processors(
+            config,
+            pretrained_path=str(folder),
+            preprocessor_overrides={"device_processor": {"device": self.device}},  # not that of its training
+        )
+        self._keys = keys
+        self._mixed = config.use_amp
+        self._queries: dict[int, tuple[int, int]] = {}  # row to its episode's seed and its next query
+
+    def reset(self, rows: Sequence[int], keys: Sequence[EpisodeKey]) -> None:
+        """See `BatchInference`."""
+        self._queries |= {row: (key.digest(), 0) for row, key in zip(rows, keys, strict=True)}
+
+    def infer_batch(self, observations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """See `BatchInference`."""
+        batch: dict[str, Any] = {"task": [seen["prompt"] for seen in observations]}
+        for key in self._keys.images:
+            pixels = torch.from_numpy(np.stack([seen[key] for seen in observations]))
+            batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
+        for key in self._keys.state:
+            batch[key] = torch.from_numpy(np.stack([seen[key] for seen in observations])).float()
+        batch = self._before(batch)
+        self.model.reset()  # its queues hold one batch: every query starts anew
+        steps = range(self._keys.interface.horizon or 1)
+        with self._autocast(), RowNoise([self._generator(seen["row"]) for seen in observations]):
+            actions = [self._after(self.model.select_action(dict(batch))) for _ in steps]
+        chunks = torch.stack(actions, dim=1).float().cpu().numpy()
+        return [{"actions": chunk} for chunk in chunks]
+
+    def try_out(self) -> None:
+        """Act once, so that what fails in every query is known before the first episode."""
+        seen = self._keys.interface.observation
+        images = {
+            camera: np.zeros((*size, 3), np.uint8) for camera, size in self._keys.declared_sizes.items()
+        }
+        query = {**self._keys.write(images, np.zeros(seen.state_size), ""), "row": PADDING}
+        with torch.inference_mode():
+            (answer,) = self.infer_batch([query])
+        found, wanted = (
+            answer["actions"].shape,
+            (self._keys.interface.horizon, self._keys.interface.action.size),
+        )
+        if found != wanted:
+            raise UsageError(f"its chunk has shape {list(found)}, its configuration says {list(wanted)}")
+
+    def _generator(self, row: int) -> torch.Generator:
+        seed, query = self._queries.get(row, (0, 0))
+        self._queries[row] = seed, query + 1
+        return torch.Generator().manual_seed(seed_of(f"{seed}.{query}") % 2**63)
+
+    @contextlib.contextmanager
+    def _autocast(self) -> Iterator[None]:
+        with torch.autocast(self.device.partition(":")[0]) if self._mixed else contextlib.nullcontext():
+            yield
+
+
+class RowNoise(TorchFunctionMode):
+    """Draws a batch's normal noise with a generator for each row: rows do not depend on each other."""
+
+    def __init__(self, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self._generators = generators
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call a function of PyTorch."""
+        result = func(*args, **(kwargs or {}))
+        if func in _DRAWN and result.ndim and len(result) == len(self._generators):
+            for part, generator in zip(result, self._generators, strict=True):
+                part.copy_(torch.empty(part.shape).normal_(generator=generator))
+        return result
