@@ -1,4 +1,4 @@
-"""Serves a LeRobot policy; run it in LeRobot's own environment.
+"""Serves a LeRobot policy from an environment of its own; in a common one, `--policy lerobot:PATH` plays it.
 
     uv pip install 'lerobot[dataset,training]==0.6.1' websockets msgpack
     python examples/serve_lerobot.py --checkpoint outputs/train/checkpoints/last/pretrained_model
@@ -68,8 +68,10 @@ class LeRobotPolicy:
         }
         state = np.concatenate([np.ravel(observation[key]) for key in self._state])
         batch["observation.state"] = torch.from_numpy(state).float()
-        chunk = self._policy.predict_action_chunk(self._before({**batch, "task": observation["prompt"]}))
-        return self._after(chunk)[0, : self._horizon].numpy()
+        batch = self._before({**batch, "task": observation["prompt"]})
+        self._policy.reset()  # a query's observation stands for all that the policy was trained on
+        steps = [self._after(self._policy.select_action(dict(batch))) for _ in range(self._horizon)]
+        return torch.stack(steps, dim=1)[0].numpy()
 
 
 def images_of(
