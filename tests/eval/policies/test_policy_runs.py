@@ -6,6 +6,7 @@ Outcomes are those in the table of docs/evaluate.md.
 import contextlib
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -129,6 +130,27 @@ def test_outcomes_are_the_same_in_worker_processes(tmp_path, wrong):
     run = play(tmp_path / "runs", TWO, {"executor": Processes(num_envs=2)}, **own)
     outcomes = [each.outcome for each in run.episodes().values()]
     assert sorted(outcomes) == ["error", "error", "success"]
+
+
+@pytest.mark.slow
+def test_a_server_that_batches_has_the_queries_of_all_worlds_at_once(tmp_path):
+    """Each world has its own connection, and none waits for another's answer."""
+    together = threading.Barrier(2)
+
+    def answer(query):
+        together.wait(60)  # breaks if the other world's query only comes after this answer
+        return {"actions": np.zeros((10, 7))}
+
+    suite = suite_file(tmp_path, "fake", FakeSuite, environment={"init_ids": 10}, camera_size=256)
+    own = {
+        "suites": (suite,),
+        "num_trials_per_task": 2,
+        "max_steps": 10,
+        "policy_kwargs": {"timeout_s": 60.0},
+    }
+    with OpenpiServer(answer, metadata={"embodiment": "libero"}) as server:
+        run = play(tmp_path / "runs", TWO, {"executor": Processes(num_envs=2)}, policy=server.url, **own)
+    assert [each.outcome for each in run.episodes().values()] == [Outcome.TIMEOUT, Outcome.TIMEOUT]
 
 
 GOOD = {"actions": ACTIONS / 100}
