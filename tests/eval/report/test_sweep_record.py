@@ -7,7 +7,8 @@ import pytest
 from configs.errors import check
 from contracts.errors import UsageError
 from eval import results
-from eval.metrics.sweep_rows import SweepRecord
+from eval.metrics.sweep_rows import SweepRecord, cell_to_json, read_sweep
+from eval.records.run_folders import SweepFolder
 from eval.report.sweep_plots import draw_surface, draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of
 from eval.report.table import Table
@@ -100,6 +101,14 @@ def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
     file.write_text(json.dumps({**record, "status": "running"}))
     with pytest.raises(UsageError, match="is not complete"):
         results.main(file)
+
+
+@pytest.mark.parametrize("name", ["memory", "modes", "surface"])
+def test_rows_are_written_as_they_were_read_with_what_former_versions_lacked(name):
+    file = ROOT / f"benchmarks/results/sweep_{name}.json"
+    cells = json.loads(file.read_text())["cells"]
+    again = [json.loads(json.dumps(cell_to_json(row))) for row in read_sweep(SweepFolder.at(file)).cells]
+    assert all(cell.items() <= row.items() for cell, row in zip(cells, again, strict=True))
 
 
 @pytest.mark.parametrize("width", [100, 80, 60, 30])
