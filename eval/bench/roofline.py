@@ -25,7 +25,7 @@ from eval.bench.row import row_provenance
 from eval.bench.serving import SUFFIX, Bench, ModelUnderTest
 from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
-from eval.report.table import Table, number, to_terminal
+from eval.report.table import Column, Table, to_terminal
 from oxygen.model import pi05
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.serving.runner import ProgramSizes
@@ -331,21 +331,19 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
     return 0
 
 
+COLUMNS = [
+    Column("stage", lambda stage: stage["name"], align="left"),
+    Column("GFLOP", lambda stage: stage["flops"] / 1e9, ",.2f"),
+    Column("MB", lambda stage: stage["bytes"] / 1e6, ",.1f"),
+    Column("bound by", lambda stage: stage["bound"]),
+    Column("floor", lambda stage: stage["floor_ms"], digits, unit="ms"),
+    Column("measured", lambda stage: stage["measured_ms"], digits, unit="ms"),
+    Column("measured / floor", lambda stage: stage["measured_over_floor"], ".2f"),
+]
+
+
 def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str, console: Console) -> None:
     """Print each stage's floor and time, as a roofline's record has them."""
-    rows = [
-        [
-            stage["name"],
-            f"{stage['flops'] / 1e9:,.2f}",
-            f"{stage['bytes'] / 1e6:,.1f}",
-            stage["bound"],
-            digits(stage["floor_ms"]),
-            digits(stage["measured_ms"]),
-            number(stage["measured_over_floor"], ".2f"),
-        ]
-        for stage in stages
-    ]
-    headings = ["stage", "GFLOP", "MB", "bound by", "floor, ms", "measured, ms", "measured / floor"]
-    console.print(to_terminal(dataclasses.replace(Table.of_cells(headings, rows), title=title)))
+    console.print(to_terminal(Table(columns=COLUMNS, groups=[stages], title=title)))
     tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
     console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")

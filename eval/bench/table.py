@@ -9,7 +9,7 @@ from rich.console import Console
 from contracts.latency import steps_in
 from eval.bench.row import Row
 from eval.bench.workloads import OFF
-from eval.report.table import Column, Table, differ, number, to_terminal
+from eval.report.table import Column, Table, differ, to_terminal
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""
@@ -30,9 +30,9 @@ def _steps(row: Row) -> str:
     return median if median == p95 else f"{median} ({p95[1:-1]})"
 
 
-def digits(value: float | None) -> str:
+def digits(value: float) -> str:
     """A number with three significant digits."""
-    return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def _field(name: str, heading: str, unit: str = "", form: Any = digits, **look: Any) -> Column:

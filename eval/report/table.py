@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from configs.console import visible_text
-from contracts.clock import PAUSED, Clock, Fixed, Profile, Replay
+from contracts.clock import PAUSED, Fixed, Profile, Replay
 
 if TYPE_CHECKING:  # the bench imports this module where neither Cyclopts nor pydantic is installed
     from configs.schema import RunConfig
@@ -290,16 +290,18 @@ def in_latex(text: str) -> str:
     return "".join(_LATEX.get(each, each) for each in visible_text(" ".join(text.split())))
 
 
-def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) -> str:
-    """A number in a table, scaled, with its unit; a dash for None."""
-    return NO_VALUE if value is None else f"{scale * value:{form}}{unit}"
+def number(value: float | None, form: str) -> str:
+    """A number in a table; a dash for None."""
+    return NO_VALUE if value is None else format(value, form)
 
 
 def percentage(value: float | None, decimals: int, unit: str = "") -> str:
     """A percentage in a table, which is neither 0 nor 100 unless it is exactly that; a dash for None."""
-    if value is not None and 0 < value < 100:
+    if value is None:
+        return NO_VALUE
+    if 0 < value < 100:
         value = min(max(value, 10.0**-decimals), 100 - 10.0**-decimals)
-    return number(value, f".{decimals}f", unit)
+    return f"{value:.{decimals}f}{unit}"
 
 
 _WAITING = {
@@ -314,33 +316,23 @@ _OVERLAP = {
 }
 
 
-def format_clock(
-    clock: Clock, while_waiting: str, *, overlap: str = "skip", device: str | None = None
-) -> str:
-    """The latency that a clock charges, and what the robot does in the meantime.
-
-    All as the options take them, the clock other than `paused`; the device is that of its profile, if known.
-    """
-    match clock:
+def format_clock_of(run: "RunIdentity") -> str:
+    """What the clock of a recorded run, other than `paused`, charges, and what the robot does meanwhile."""
+    match run.clock:
         case Fixed(actions, busy):
             then = f"after {busy:g} ms" if busy != actions else "then"
             latency = (
                 f"actions come {actions:g} ms after the observation, and the next query can start {then}"
             )
         case Profile(name):
-            said = f"profile {name} says" + (f" ({device})" if device else "")
-            latency = f"each query takes as long as {said}"
-        case Replay(run):
-            latency = f"each query takes as long as recorded in {run}"
+            device = f" ({run.clock_device})" if run.clock_device else ""
+            latency = f"each query takes as long as profile {name} says{device}"
+        case Replay(recorded):
+            latency = f"each query takes as long as recorded in {recorded}"
         case _:
             latency = "each query takes as long as on this machine"
-    meanwhile = _WAITING.get(while_waiting, while_waiting) + _OVERLAP.get(overlap, f", {overlap}")
-    return f"{latency}; {meanwhile}"
-
-
-def format_clock_of(run: "RunIdentity") -> str:
-    """The clock of a recorded run in words; see `format_clock`."""
-    return format_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
+    waiting = _WAITING.get(run.while_waiting, run.while_waiting)
+    return f"{latency}; {waiting}{_OVERLAP.get(run.overlap, f', {run.overlap}')}"
 
 
 def clock_label(run: "RunIdentity | RunConfig") -> str:

@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 
 from configs.console import TextConsole
+from configs.errors import check
 from eval.bench import table as bench
 from eval.bench.page import write_bench_page
+from eval.metrics.sweep_rows import SweepRecord
 from eval.records.run_folders import SweepFolder
 from eval.report import comparison_verdict, result_tables, sweep_table
 from eval.report.comparison_verdict import judge_all, show
@@ -67,12 +69,13 @@ def test_of_a_leaderboard(tmp_path):
 
 
 def test_of_a_sweep(tmp_path):
-    record = json.loads((ROOT / "benchmarks/results/sweep_spatial_latency.json").read_text())
+    written = json.loads((ROOT / "benchmarks/results/sweep_spatial_latency.json").read_text())
+    record = check(SweepRecord, written, source="the test")
     page = write_sweep_page(SweepFolder(tmp_path), record, tmp_path / "page")
-    table = Table(columns=sweep_table.columns_of(record), groups=[record["cells"]])
+    table = Table(columns=sweep_table.columns_of(record), groups=[record.cells])
     shown = printed(sweep_table.sweep_table(record, width=80)), to_markdown(table)
     for text in (*shown, page.read_text(), (page.parent / "cells.csv").read_text()):
-        assert text.count("4711") == len(record["cells"])
+        assert text.count("4711") == len(record.cells)
 
 
 def test_of_a_benchmark(made_up, tmp_path):
