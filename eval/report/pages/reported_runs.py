@@ -138,7 +138,7 @@ def format_machine(hardware: Mapping[str, Any]) -> str:
 
 def format_code(manifest: Mapping[str, Any]) -> str:
     """Commit and versions, as recorded."""
-    git, versions = manifest.get("git", {}), manifest.get("versions", {})
+    git, versions = manifest.get("git") or {}, manifest.get("versions") or {}
     commit = git.get("commit")
     code = f"commit {commit[:12]}{' with changes' if git.get('dirty') else ''}" if commit else "no commit"
     return ", ".join([code, *(f"{name} {version}" for name, version in versions.items() if version)])
