@@ -16,7 +16,6 @@ from configs.load import names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, Preset, VariantsConfig
 from contracts.errors import UsageError, pluralize
-from eval.records.run_folders import find_unfinished, new_run
 
 _DEMO_OPTIONS = {
     *("mode", "against", "margin", "time_margin", "clock", "while_waiting", "overlap", "batch_size"),
@@ -131,8 +130,9 @@ def build_app(
         is_demo = demo is not None and preset is None and not resume and flags.keys() <= _DEMO_OPTIONS
         if is_demo:
             preset = demo.preset
-        from eval.monitors.console import EvaluationConsole  # slow: JAX; --help needs none
+        from eval.monitors.console import EvaluationConsole  # slow; --help needs none of these
         from eval.monitors.loggers import with_log
+        from eval.records.run_folders import find_unfinished, new_run
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.choice import batch_size_for, choose_executor
         from eval.rollout.prepare import prepare

@@ -25,9 +25,9 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode
-from oxygen.weights import load as load_checkpoint
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import Loadable, load_weights
+from oxygen.weights.loading import load as load_checkpoint
 
 SPECIAL_TOKENS = 2
 """Tokens of a prompt without its instruction: the start token and the line break."""

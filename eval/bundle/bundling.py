@@ -36,10 +36,9 @@ from oxygen.presets.policies import no_checkpoint, read_record
 from oxygen.robots.norms import checkpoint_norms
 from oxygen.robots.transforms import Prediction, embodiment
 from oxygen.training import layout
-from oxygen.weights import fetch
 from oxygen.weights.formats import SINGLE_FILE, open_safetensors
 from oxygen.weights.loading import check_parameters
-from oxygen.weights.source import CARD, RECORD, TOKENIZER
+from oxygen.weights.source import CARD, RECORD, TOKENIZER, fetch
 from sim_envs.suite import Assets
 
 MANIFEST = "manifest.json"

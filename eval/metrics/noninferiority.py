@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import math
+import statistics
 from collections.abc import Sequence
 
 from eval.metrics.statistics import Interval, holm, paired_score, paired_variance
@@ -85,14 +86,12 @@ def episodes_needed(counts: PairCounts, margin: float) -> int | None:
     a new comparison, and assumes that the observed difference is the true one. The margin is a fraction of
     the episodes in (0, 1). None if the observed difference is so near −m that it takes more than a million.
     """
-    from scipy.stats import norm
-
-    difference = (counts.only_b - counts.only_a) / counts.pairs
+    normal, difference = statistics.NormalDist(), (counts.only_b - counts.only_a) / counts.pairs
     discordant = (counts.only_a + counts.only_b + 1) / (counts.pairs + 1)
     only_a, only_b = (discordant - difference) / 2, (discordant + difference) / 2
     at_margin = paired_variance(-margin, only_a, only_b)
     observed = discordant - difference**2
-    root = float(norm.isf(_ONE_SIDED)) * math.sqrt(at_margin) + float(norm.ppf(_POWER)) * math.sqrt(observed)
+    root = -normal.inv_cdf(_ONE_SIDED) * math.sqrt(at_margin) + normal.inv_cdf(_POWER) * math.sqrt(observed)
     distance = abs(difference + margin)
     if root > distance * math.sqrt(_MAX_EPISODES):
         return None

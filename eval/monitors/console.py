@@ -27,8 +27,6 @@ from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, SweepFolder, policy_name
 from eval.report.labels import labels_of
-from eval.report.last_screen import show_last_screen
-from eval.report.sweep import conclude, show_sweep
 from eval.report.table import clock_label, percentage
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import REMEDY, encoder_problem
@@ -156,6 +154,8 @@ class EvaluationConsole(Monitor[RunRows]):
 
     def conclude(self, results: Sequence[RunRows]) -> None:
         """Print the last screen, after the details if they are asked for."""
+        from eval.report.last_screen import show_last_screen  # the first step need not wait for reports
+
         show_last_screen(self._rich, self._runs, results, report=self._report, verbose=self._verbose)
 
     def _print(self, line: str) -> None:
@@ -199,6 +199,8 @@ class SweepConsole(EvaluationConsole):
 
     def conclude(self, results: Sequence[RunRows]) -> None:
         """Write the results of the sweep, and print its table."""
+        from eval.report.sweep import conclude, show_sweep  # see above
+
         folder = SweepFolder(self._runs[0].folder.path.parent)
         show_sweep(folder, conclude(folder, results))
 

@@ -28,8 +28,7 @@ from oxygen.presets.policies import (
 )
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from oxygen.robots.transforms import embodiment
-from oxygen.weights import fetch
-from oxygen.weights.source import CARD
+from oxygen.weights.source import CARD, fetch
 
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""

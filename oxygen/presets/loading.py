@@ -11,10 +11,10 @@ from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment, of_checkpoint, untrained
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
-from oxygen.weights import fetch
-from oxygen.weights import load as load_weights
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.formats import open_checkpoint
+from oxygen.weights.loading import load as load_weights
+from oxygen.weights.source import fetch
 
 
 def load_policy(

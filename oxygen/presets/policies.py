@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NotRequired
 
-from flax.traverse_util import flatten_dict
 from typing_extensions import TypedDict
 
 from configs.errors import check
@@ -23,9 +22,8 @@ from oxygen.model.config import preset as model_config
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.transforms import acting_as, embodiment
 from oxygen.training.run_folder import CHECKPOINTS
-from oxygen.weights.adapter import card_of
-from oxygen.weights.formats import SINGLE_FILE, open_checkpoint
-from oxygen.weights.source import BUNDLED, CARD, CONFIG_FILE, RECORD, fetch
+from oxygen.weights.remedies import SINGLE_FILE
+from oxygen.weights.source import BUNDLED, CARD, CONFIG_FILE, RECORD, adapter_card, fetch
 
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
 """Patterns of checkpoints, relative to the nearest existing folder."""
@@ -114,7 +112,7 @@ def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:
         raise UsageError(
             f"there is no adapter at {adapter.file}; {file.parent} holds {', '.join(near) or 'no .npz'}"
         )
-    learnt = card_of(file).get("language_tasks")
+    learnt = adapter_card(file).get("language_tasks")
     return policy.model_copy(update={"adapter": adapter, "language_tasks": learnt})
 
 
@@ -191,7 +189,7 @@ def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
     if policy.adapter is None:
         return None
     file = fetch(policy.adapter.file)
-    mask = policy.adapter.mask or card_of(file).get("mask") or "exact"
+    mask = policy.adapter.mask or adapter_card(file).get("mask") or "exact"
     return {"sha256": hash_file(file), "mask": mask}
 
 
@@ -236,6 +234,8 @@ def check_sizes(folder: Path, model: str) -> None:
     """
     if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
         return  # converted: only its shapes are known
+    from flax.traverse_util import flatten_dict  # other policies do without flax
+
     ours = flatten_dict(json.loads(json.dumps(dataclasses.asdict(model_config(model)))), sep=".")
     theirs = flatten_dict(read_record(folder)["model"], sep=".")
     for size, value in ours.items():
@@ -255,6 +255,8 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
     cards = (folder.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
     if newest := max((card.parent for found in cards for card in found), default=None):
         return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
+    from oxygen.weights.formats import open_checkpoint  # imports JAX
+
     try:
         open_checkpoint(folder)
     except UsageError as error:

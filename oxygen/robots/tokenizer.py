@@ -109,7 +109,7 @@ def load(source: str | Path) -> SentencePieceTokenizer:
     Raises:
         UsageError: It is missing, cannot be downloaded, or is not a SentencePiece model.
     """
-    from oxygen.weights import fetch
+    from oxygen.weights.source import fetch
 
     path = fetch(source)
     try:

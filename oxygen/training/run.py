@@ -37,7 +37,8 @@ from oxygen.training.run_folder import (
 )
 from oxygen.training.samples import Samples, measure
 from oxygen.typing import Params
-from oxygen.weights import fetch, load
+from oxygen.weights.loading import load
+from oxygen.weights.source import fetch
 
 OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
 """Called with the step and the folder of every checkpoint; returns metrics to log, such as success rates.

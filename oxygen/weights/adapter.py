@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from configs.paths import read_json_object, read_npz
+from configs.paths import read_npz
 from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_file
 from oxygen.model import adapter as adapters
 from oxygen.model.adapter import Adapter, Arrays, Mask
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
-from oxygen.weights.source import fetch
+from oxygen.weights.source import ADAPTER_CARD, adapter_card, fetch
 
-CARD = "adapter_config.json"
-"""Describes an adapter, in the folder of its file; OxyGen's release has one, too."""
 RANK = 16
 """Rank of random adapters."""
 _MASKS: tuple[Mask, ...] = ("exact", "published")
@@ -43,9 +41,9 @@ class AdapterSource:
             alpha, mask = self.alpha, self.mask
         else:
             file = fetch(self.file)
-            arrays, card = read_npz(file), card_of(file)
+            arrays, card = read_npz(file), adapter_card(file)
             rank = adapters.rank_of(arrays, config, self.file)
-            for source, wanted in (("the policy", self.rank), (CARD, card.get("rank"))):
+            for source, wanted in (("the policy", self.rank), (ADAPTER_CARD, card.get("rank"))):
                 if wanted not in (None, rank):
                     raise UsageError(
                         f"{self.file} has rank {rank}, and {source} says {wanted!r}; correct that"
@@ -69,15 +67,9 @@ class AdapterSource:
         return adapters.prepare(arrays, config, weights, alpha=float(alpha), mask=mask or "exact")
 
 
-def card_of(file: Path) -> Mapping[str, Any]:
-    """The card in the folder of an adapter's file; empty if there is none."""
-    card = file.with_name(CARD)
-    return read_json_object(card) if card.is_file() else {}
-
-
 def write_adapter(file: Path, arrays: Arrays, card: Mapping[str, Any]) -> None:
     """Write an adapter in OxyGen's layout, and its card beside it."""
     contents: dict[str, Any] = dict(arrays)
     np.savez(file, **contents)
     content = {"adapter_type": "suffix_lora", **card, "sha256": hash_file(file)}
-    file.with_name(CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    file.with_name(ADAPTER_CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from configs.paths import absolute, cache_folder, lock
+from configs.paths import absolute, cache_folder, lock, read_json_object
 from contracts.errors import UsageError, unknown
 from contracts.redaction import redact, strip_url
 
@@ -48,6 +48,8 @@ _TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20
 _FAILURES = (OSError, ValueError, http.client.HTTPException)  # errors of the network or of malformed replies
 _SKIPPED = "train_state"  # optimiser and EMA: twice the parameters' size, and no policy reads them
+ADAPTER_CARD = "adapter_config.json"
+"""Describes an adapter, in the folder of its file; OxyGen's release has one, too."""
 
 
 def card_text(content: Mapping[str, Any]) -> str:
@@ -330,3 +332,9 @@ def _open(
         raise
     opened: http.client.HTTPResponse = reply
     return opened
+
+
+def adapter_card(file: Path) -> Mapping[str, Any]:
+    """The card in the folder of an adapter's file; empty if there is none."""
+    card = file.with_name(ADAPTER_CARD)
+    return read_json_object(card) if card.is_file() else {}

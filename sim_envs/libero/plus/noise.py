@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from scipy import ndimage
 
 SETTINGS = range(1, 51)
 _MAP = 256  # side of the fog's height map, and so of the largest picture
@@ -120,11 +119,15 @@ def _motion(picture: Picture, radius: int, sigma: int, *, angle: float) -> Pictu
 
 def _gaussian(picture: Picture, sigma: float) -> Float[np.ndarray, "side side 3"]:
     """As scikit-image."""
+    from scipy import ndimage  # worlds without noise do without
+
     return ndimage.gaussian_filter(picture / 255.0, (sigma, sigma, 0), mode="nearest", truncate=4.0)
 
 
 def _zoom(picture: Picture, stop: float, step: float) -> Float[np.ndarray, "side side 3"]:
     """The mean of the picture and of magnifications of its centre."""
+    from scipy import ndimage  # see above
+
     clean, side = (picture / 255.0).astype(np.float32), len(picture)
     factors, total = np.arange(1, stop, step), np.zeros_like(clean)
     for factor in factors:

@@ -24,7 +24,8 @@ from oxygen.model.siglip import Stem
 from oxygen.serving.engine_config import EngineConfig, check_serves
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.weights.adapter import CARD, AdapterSource, write_adapter
+from oxygen.weights.adapter import AdapterSource, write_adapter
+from oxygen.weights.source import ADAPTER_CARD
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL, flat
 
@@ -301,7 +302,7 @@ def test_the_card_beside_a_file_gives_alpha_and_mask(tmp_path):
     assert loaded.layers[0]["down"].scale == 1.0
     assert loaded.stale is not None
     assert AdapterSource(file=str(file), mask="exact").load(SMALL, weights).stale is None
-    (tmp_path / CARD).unlink()
+    (tmp_path / ADAPTER_CARD).unlink()
     assert AdapterSource(file=str(file)).load(SMALL, weights).layers[0]["qkv"].scale == 1.0
 
 
@@ -327,8 +328,8 @@ def test_bad_adapters_are_refused_in_one_line(tmp_path):
         ("SHA-256", lambda _: None, {"sha256": "0" * 64}),
     ):
         assert said in refusal(tmp_path, change, **source)
-    for card, said in (({"rank": 8}, f"{CARD} says 8"), ({"mask": "both"}, "unknown mask 'both'")):
-        (tmp_path / CARD).write_text(json.dumps(card))
+    for card, said in (({"rank": 8}, f"{ADAPTER_CARD} says 8"), ({"mask": "both"}, "unknown mask 'both'")):
+        (tmp_path / ADAPTER_CARD).write_text(json.dumps(card))
         assert said in refusal(tmp_path, lambda _: None)
 
 

@@ -23,7 +23,7 @@ from oxygen.serving.language import EVERY_QUERY, Burst, LanguageTask, RandomLeng
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, SecondProcessError
-from oxygen.weights import load
+from oxygen.weights.loading import load
 from tests.oxygen.conftest import SMALL, TASKS, answered
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
 

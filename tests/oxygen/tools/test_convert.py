@@ -12,8 +12,8 @@ from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.robots.norms import FILE_NAME
 from oxygen.tools.convert import _likely_model, main
-from oxygen.weights import load
 from oxygen.weights.formats import open_checkpoint
+from oxygen.weights.loading import load
 from oxygen.weights.source import CARD, RECORD, TOKENIZER
 from tests.oxygen.conftest import SMALL, flat
 from tests.oxygen.weights.test_weights import assert_equal, save_orbax, save_safetensors

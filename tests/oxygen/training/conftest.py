@@ -21,8 +21,8 @@ from oxygen.training.batches import TrainingBatches
 from oxygen.training.checkpoint import CheckpointWriter
 from oxygen.training.config import TrainingConfig
 from oxygen.training.samples import Samples, measure
-from oxygen.weights import load
 from oxygen.weights.adapter import AdapterSource
+from oxygen.weights.loading import load
 from tests.oxygen.conftest import SMALL, answered
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)

@@ -16,9 +16,9 @@ from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
-from oxygen.weights.adapter import CARD, AdapterSource
-from oxygen.weights.source import CARD as POLICY_CARD
-from oxygen.weights.source import TOKENIZER
+from oxygen.weights.adapter import AdapterSource
+from oxygen.weights.source import ADAPTER_CARD, TOKENIZER
+from oxygen.weights.source import ADAPTER_CARD as POLICY_CARD
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,
@@ -112,7 +112,7 @@ def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(a
     assert said == {task.name: FEW.texts[task.name][0] for task in TASKS}
     arrays = read_npz(folder / ADAPTER)
     assert adapters.rank_of(arrays, MODEL, "adapter") == RANK
-    card = read_json_object(folder / CARD)
+    card = read_json_object(folder / ADAPTER_CARD)
     assert (card["rank"], card["alpha"], card["mask"], card["training_step"]) == (RANK, RANK, "exact", STEPS)
     assert card["language_tasks"] == {task.name: task.prompt for task in TASKS}
     assert yaml.safe_load((folder / POLICY_CARD).read_text())["adapter"] == ADAPTER

@@ -21,9 +21,9 @@ from safetensors.flax import save_file
 from contracts.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import PI05_LIBERO, TINY
-from oxygen.weights import formats, load
+from oxygen.weights import formats
 from oxygen.weights.formats import Stored, open_checkpoint
-from oxygen.weights.loading import check_parameters
+from oxygen.weights.loading import check_parameters, load
 from tests.oxygen.conftest import SMALL, flat
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from contracts.errors import UsageError
 from oxygen.model import params
-from oxygen.weights import fetch, load, source
-from oxygen.weights.source import cached
+from oxygen.weights import source
+from oxygen.weights.loading import load
+from oxygen.weights.source import cached, fetch
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.weights.test_weights import assert_equal, save_orbax
 
