@@ -23,7 +23,7 @@ from eval.monitors.console import EvaluationConsole
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.executor import batch_size_for, choose_executor
+from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.prepare import prepare
 
 POLICIES, NUM_ENVS = ("Copied", "Batched"), (1, 2, 4)
