@@ -42,10 +42,10 @@ class Monitor(Generic[ResultsT]):
         for monitor in self._monitors:
             monitor.episode(variant, result)
 
-    def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """An episode was recorded before the run was resumed."""
+    def resumed(self, recorded: Sequence[Sequence[EpisodeResult]]) -> None:
+        """These episodes of each variant, which are not played again, were recorded before."""
         for monitor in self._monitors:
-            monitor.resumed(variant, result)
+            monitor.resumed(recorded)
 
     def interrupted(self) -> None:
         """The evaluation was stopped and can be resumed."""

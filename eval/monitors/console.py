@@ -137,18 +137,20 @@ class EvaluationConsole(Monitor[RunRows]):
                 f"{bar.completed:.0f} of {pluralize(int(bar.total or 0), 'episode')}, {self._status()}{left}"
             )
 
-    def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """Count an episode recorded earlier, which says nothing about the time left."""
-        self._results[variant].append(result)
+    def resumed(self, recorded: Sequence[Sequence[EpisodeResult]]) -> None:
+        """Count episodes recorded earlier, which say nothing about the time left."""
+        for results, earlier in zip(self._results, recorded, strict=True):
+            results.extend(earlier)
         completed = sum(map(len, self._results))
         self._progress.reset(self._bar, completed=completed, status=self._status())
+        if not self._rich.is_terminal:  # where the bar shows it
+            self._print(f"{self._recorded()} are recorded")
 
     def interrupted(self) -> None:
         """Print what is recorded and how to resume."""
-        total = len(self._plan.keys) * len(self._runs)
         self._rich.print(
-            f"Interrupted: {sum(map(len, self._results))} of {pluralize(total, 'episode')} are recorded in "
-            f"{self._where()}. The same command with --resume completes them.",
+            f"Interrupted: {self._recorded()} are recorded in {self._where()}. The same command with "
+            "--resume completes them.",
             markup=False,
         )
 
@@ -160,6 +162,10 @@ class EvaluationConsole(Monitor[RunRows]):
 
     def _print(self, line: str) -> None:
         self._rich.print(line, soft_wrap=True, markup=False)
+
+    def _recorded(self) -> str:
+        total = len(self._plan.keys) * len(self._runs)
+        return f"{sum(map(len, self._results))} of {pluralize(total, 'episode')}"
 
     def _where(self) -> str:
         return ", ".join(shown(run.folder.path) for run in self._runs)

@@ -238,9 +238,10 @@ class LoggingMonitor(Monitor[Any]):
             if (logger := self._loggers[variant]) is not None:
                 logger.log(self._values(variant), videos, step=len(self._ended[variant]))
 
-    def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """Count an episode, which was logged when it was played."""
-        self._ended[variant].append(result)
+    def resumed(self, recorded: Sequence[Sequence[EpisodeResult]]) -> None:
+        """Count episodes, which were logged when they were played."""
+        for ended, results in zip(self._ended, recorded, strict=True):
+            ended.extend(results)
 
     def _values(self, variant: int) -> dict[str, float]:
         """The metrics after the last episode: rates in percent so far, and latencies of this episode."""

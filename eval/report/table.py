@@ -336,7 +336,6 @@ def format_clock_of(run: "RunIdentity") -> str:
 
 
 def clock_label(run: "RunIdentity | RunConfig") -> str:
-    """A run's clock, waiting rule and, if it is not `skip`, overlap as options spell them, in one cell."""
-    if run.clock == PAUSED:
-        return str(run.clock)
-    return ", ".join([str(run.clock), run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])
+    """A run's clock and, unless they are the defaults, waiting rule and overlap, as options spell them."""
+    rules = () if run.clock == PAUSED else (run.while_waiting, run.overlap)
+    return ", ".join([str(run.clock), *(rule for rule in rules if rule not in ("continue", "skip"))])

@@ -167,11 +167,12 @@ def _remark_on_empty_fields(variant: Variant[EpisodeResult], rows: RunRows) -> s
 
 
 def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor[RunRows]) -> list[EpisodeJob]:
-    """Episodes without a record, or whose record is an error; the others are reported as resumed.
+    """Episodes without a record, or whose record is an error; others are reported as resumed, if there are.
 
     Every episode is played in every variant, by task and world; the variant that goes first rotates.
     """
     recorded = [variant.run.folder.episodes() for variant in variants]
+    done: list[list[EpisodeResult]] = [[] for _ in variants]
     left, first = [], 0
     for task, planned in enumerate(variants[0].plan.tasks):
         in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
@@ -188,6 +189,8 @@ def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor[RunRows])
             if result is None or result.outcome is Outcome.ERROR:
                 left.append(EpisodeJob(variant=number, task=task, key=key))
             else:
-                monitor.resumed(number, result)
+                done[number].append(result)
         first += len(planned.keys)
+    if any(done):
+        monitor.resumed(done)
     return left

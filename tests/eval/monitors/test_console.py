@@ -112,14 +112,14 @@ def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
         assert f"world {world}: {key.suite} task {key.task_id}, init {key.init_id}, {mode}, 0:00:0" in lines
 
 
-def test_episodes_recorded_earlier_do_not_shorten_the_time_left(tmp_path, policy):
+def test_episodes_recorded_earlier_are_counted_and_do_not_shorten_the_time_left(tmp_path, policy, capsys):
     runs = begun(tmp_path)
     plan = make_plan(runs[0].config)
     with console.EvaluationConsole(runs, plan) as shown:
-        for each in plan.keys[:3]:
-            shown.resumed(0, episode(each))
+        shown.resumed([[episode(each) for each in plan.keys[:3]], []])
         (bar,) = shown._progress.tasks
         assert (bar.completed, bar.speed) == (3, None)
+    assert "3 of 8 episodes are recorded" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_episodes_recorded_earlier_do_not_shorten_the_time_left(tmp_path, policy
         ({}, ""),
         ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold"),
         ({"motion": "drift:3"}, ", motion drift:3"),
-        ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, continue, blend"),
+        ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, blend"),
     ],
 )
 def test_the_heading_names_clock_and_motion_if_there_are_any(options, named, tmp_path, policy, capsys):
