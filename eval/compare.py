@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
+from rich.text import Text
 
 from configs.cli import run_app
-from configs.console import TextConsole
+from configs.console import TextConsole, visible_text
 from configs.paths import usable_file
 from contracts.errors import UsageError
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
@@ -18,6 +19,7 @@ from eval.records.reader import RunRecords
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_verdict import Judgement, Judgements, judge_all, show
+from eval.report.conclusion import conclude
 from eval.report.figures import draw_success_curves
 
 app = App(name="oxygen-eval compare")
@@ -66,7 +68,10 @@ def main(
         write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
         draw_success_curves(comparison, picture)
-    show(comparison, judgements, TextConsole())
+    console = TextConsole()
+    sentence = conclude(comparison.names, [(comparison, judgements)])
+    console.print(Text(visible_text(sentence), style="bold"), end="\n\n")
+    show(comparison, judgements, console)
 
 
 def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:

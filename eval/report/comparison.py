@@ -369,8 +369,8 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
     if unfinished and not partial:
         run = unfinished[0]
         raise UsageError(
-            f"{run.run_id} is {run.status}, of {pluralize(run.n_planned, 'episode')}; complete it with "
-            "--resume, or give --partial to compare the episodes that both have"
+            f"{run.run_id} has {pluralize(run.n_planned, 'planned episode')} and is {run.status}; complete "
+            "it with --resume, or give --partial to compare the episodes that both have"
         )
     pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     graded = list(filter(is_graded, pairs))

@@ -108,11 +108,11 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         if needed is None:
             sentence += "; no number of episodes would settle it"
         else:
-            expected = Verdict.NON_INFERIOR if difference > -margin else Verdict.INFERIOR
+            is_good = difference > -margin
+            expected = Verdict.NON_INFERIOR if is_good else Verdict.INFERIOR
             unit = 10 ** max(0, len(str(needed)) - 2)  # two digits, rounded up
-            enough = (
-                f"about {math.ceil(needed / unit) * unit} episodes would show that it is {expected.value}"
-            )
+            shown = f"{b} is {'as good' if is_good else 'worse by more than the margin'}"
+            enough = f"about {math.ceil(needed / unit) * unit} episodes would show that {shown}"
             sentence += f"; if that difference is right, {enough}"
     return Judgement(
         verdict=verdict, margin=margin, sentence=f"{sentence}.", episodes_needed=needed, needed_for=expected
@@ -159,8 +159,8 @@ def _lead(verdict: Verdict, gain: Interval | None, a: str, b: str, how: str) -> 
     worse = gain is not None and gain.high < 0
     if verdict is Verdict.INCONCLUSIVE:
         if worse:
-            return f"{b} is worse than {a} {how}, but by how much is inconclusive"
-        return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
+            return f"{b} is worse than {a} {how}; by how much remains open"
+        return f"It remains open whether {b} is as good as {a} {how}"
     though = ", though worse" if worse and verdict is Verdict.NON_INFERIOR else ""
     return f"{b} is {verdict} to {a} {how}{though}"
 
@@ -308,10 +308,11 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
             console.print(f"   [dim]sees {escape(format_inputs(run.policy_inputs))}[/]", soft_wrap=True)
     if comparison.partial:
         common = pluralize(comparison.overall.n_episodes, "episode")
-        statuses = (
-            f"A is {a.status}, of {pluralize(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
-        )
-        console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
+        states = [
+            f"{name} has {pluralize(run.n_planned, 'planned episode')} and is {run.status}"
+            for name, run in (("A", a), ("B", b))
+        ]
+        console.print(f"\n[yellow]Only the {common} that both have: {escape('; '.join(states))}.[/]")
 
 
 def _format_pairs(texts: TextPairs) -> str:

@@ -12,7 +12,7 @@ from configs.assets import badged
 from configs.console import visible_text
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeResult, Outcome, graded_only, solved
-from contracts.errors import UsageError
+from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import eval_times, lerobot_group, lerobot_metrics
 from eval.metrics.rows import Row, RunRows
@@ -229,8 +229,8 @@ def _read(folder: RunFolder) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
     run, episodes = records.identity, list(records.episodes.values())
     if run.status != "complete" or not episodes:
         raise UsageError(
-            f"{folder.path} is {run.status} with {len(episodes)} of {run.n_planned} episodes; complete it "
-            "with --resume"
+            f"{folder.path} is {run.status} with {len(episodes)} of {pluralize(run.n_planned, 'episode')}; "
+            "complete it with --resume"
         )
     return run, episodes
 
@@ -240,7 +240,7 @@ def _read_rates(folder: RunFolder) -> tuple[RunIdentity, RunRows]:
     errors = len(episodes) - len(graded_only(episodes))
     if exceeds(errors, len(episodes)):
         raise UsageError(
-            f"{folder.path}: {errors} of {len(episodes)} episodes ended in an error, more than "
+            f"{folder.path}: {errors} of {pluralize(len(episodes), 'episode')} ended in an error, more than "
             f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
         )
     return run, RunRows(RunRecords(folder))

@@ -19,7 +19,7 @@ from configs.console import visible_text
 from configs.schema import RunConfig
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
-from contracts.errors import UsageError, unknown
+from contracts.errors import UsageError, pluralize, unknown
 from contracts.hashing import hash_of
 from contracts.motion import Static
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
@@ -84,7 +84,6 @@ _IN_JSON = (
     *("time_to_success_s", "query_hz", "staleness_ms", "texts", "pc_progress", "pc_progress_ci95"),
 )
 """Fields of the results in JSON."""
-_CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}  # reference policies
 _PAPER_TABLES = yaml.safe_load(
     importlib.resources.files("eval.report").joinpath("paper_tables.yaml").read_text(encoding="utf-8")
 )
@@ -226,14 +225,14 @@ def read_leaderboard(
 def _read(records: RunRecords, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
     run, episodes = records.identity, records.episodes
     if run.status != "complete":
-        done = f"{len(episodes)} of {run.n_planned} episodes"
-        reason = f"{run.status}, {done} are recorded; complete it with --resume"
+        done = f"{len(episodes)} of {pluralize(run.n_planned, 'episode')}"
+        reason = f"{run.status} with {done} recorded; complete it with --resume"
         return [], [{"run_id": run.run_id, "reason": reason}]
     ranked, left_out = [], []
     for suite, row in RunRows(records).suites.items():
         total = row.n_episodes + row.n_errors
         if exceeds(row.n_errors, total, budget=error_budget):
-            errors = f"{row.n_errors} of {total} episodes on {suite} ended in an error"
+            errors = f"{row.n_errors} of {pluralize(total, 'episode')} on {suite} ended in an error"
             reason = f"{errors}, more than {error_budget:g} %; run it again"
             left_out.append({"run_id": run.run_id, "reason": reason})
         else:
@@ -299,7 +298,8 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
             for entry, label, rank in found
         ]
         ranked.sort(key=lambda e: (e.rank.best, -(e.row.pc_success or 0), e.run.policy, e.run.mode))
-        inputs = {entry.label: format_inputs(entry.run.policy_inputs) for entry in ranked}
+        seeing = [entry for entry in ranked if "nothing" not in entry.run.policy_inputs]
+        inputs = {entry.label: format_inputs(entry.run.policy_inputs) for entry in seeing}
         table = RankedTable(
             title=_title(entries),
             table=Table(columns=_columns(ranked), groups=[ranked]),
@@ -346,7 +346,6 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
     paper = [
         Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
-        text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""), when=any),
         *suites,
         dataclasses.replace(success.of(row_of), latex=marked),
         dataclasses.replace(results.INTERVAL, html=interval).of(row_of),

@@ -41,11 +41,6 @@ class ReportedRun:
         return self.records.episodes
 
     @property
-    def marked(self) -> str:
-        """Its label in tables, with the mark of stand-in assets."""
-        return badged(self.label, self.identity.assets.name)
-
-    @property
     def note(self) -> str | None:
         """Why the run is not complete; None if it is."""
         notes = []
@@ -77,6 +72,8 @@ def read_runs(records: Sequence[RunRecords]) -> tuple[list[ReportedRun], dict[st
     if not runs:
         raise UsageError("; ".join(refused.values()))
     labels = labels_of([run.identity for run in runs])
+    if len({run.identity.assets.name for run in runs}) > 1:  # else the page's title has the mark of them all
+        labels = [badged(label, run.identity.assets.name) for label, run in zip(labels, runs, strict=True)]
     named = zip(runs, labels, colours_of(labels), strict=True)
     return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
 

@@ -157,7 +157,7 @@ def _distributions(
             places = enumerate([min(0.0, xs[0]), *xs], start=-1)
             shares = [(x, max(0.0, 100 * place / (_POINTS - 1))) for place, x in places]
             points = [(x, share, share, share) for x, share in shares]
-            lines.append(Line(label=run.marked, colour=run.colour, points=points))
+            lines.append(Line(label=run.label, colour=run.colour, points=points))
         what: Any = {"x": name, "y": "cumulative share (%)", "look": "plain", "is_percent": True}
         charts += chart_group(name, Chart(lines=lines, **what))
 
@@ -166,7 +166,7 @@ def _distributions(
 
     columns = [
         Column("quantity", lambda row: row[0], align="left"),
-        Column("run", lambda row: row[1].marked, align="left"),
+        Column("run", lambda row: row[1].label, align="left"),
         Column("n", lambda row: len(row[2])),
         *map(quantile, ("p50", "p95", "p99")),
     ]
@@ -227,7 +227,7 @@ def _badges(run: ReportedRun) -> list[str]:
 
 
 def _clips(videos: Sequence[tuple[ReportedRun, EpisodeResult, str]]) -> list[dict[str, str]]:
-    """The best and the worst video of graded episodes."""
+    """The best and the worst video of graded episodes; the best alone if all were solved, or none."""
 
     def clip(which: str, run: ReportedRun, episode: EpisodeResult, video: str) -> dict[str, str]:
         lasted = f"{episode.steps} steps" if episode.simulated_s is None else f"{episode.simulated_s:.1f} s"
@@ -243,8 +243,9 @@ def _clips(videos: Sequence[tuple[ReportedRun, EpisodeResult, str]]) -> list[dic
         }
 
     graded = sorted((each for each in videos if graded_only([each[1]])), key=lambda each: merit(each[1]))
-    chosen = [*graded[-1:], *graded[:-1][:1]]
-    return [clip(which, *each) for which, each in zip(("Best", "Worst"), chosen, strict=False)]
+    if graded and solved(graded[0][1]) == solved(graded[-1][1]):  # one outcome: the best shows it
+        return [clip("Success" if solved(graded[0][1]) else "Failure", *graded[-1])]
+    return [clip("Best", *graded[-1]), clip("Worst", *graded[0])] if graded else []
 
 
 def _link(episode: EpisodeResult) -> Markup:
@@ -264,9 +265,7 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
 
 def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table, Table, Table]:
     """A row per run with its results, and one with its texts; a row per task."""
-    name = Column(
-        "run", lambda run: run.marked, html=lambda run: swatch(run.marked, run.colour), align="left"
-    )
+    name = Column("run", lambda run: run.label, html=lambda run: swatch(run.label, run.colour), align="left")
     of_runs = list(zip(runs, rows, strict=True))
     details = results.details(run.identity.clock for run in runs)
     summary = results.labelled(name, [*results.MAIN, *details], of_runs)
@@ -285,7 +284,7 @@ def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
             return whisker(rate.percent, (rate.low, rate.high), text, run.colour)
 
         return Column(
-            run.marked,
+            run.label,
             lambda row: rate_of(row[number]),
             form=lambda rate: f"{rate.hits}/{rate.of}",
             when=lambda _: True,
@@ -340,7 +339,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
             return run.episodes[key].outcome.value if key in run.episodes else ""
 
         return Column(
-            run.marked,
+            run.label,
             outcome,
             form=lambda outcome: outcome.replace("_", " ") or "not played",
             align="left",
@@ -352,7 +351,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
         def seconds(key: EpisodeKey) -> float | None:
             return run.episodes[key].simulated_s if key in run.episodes else None
 
-        return Column(run.marked, seconds, ".2f", unit="s")
+        return Column(run.label, seconds, ".2f", unit="s")
 
     def agreement(key: EpisodeKey) -> str | None:
         return "differ" if _differ(runs, key) else "agree" if len(graded_only(played(key))) > 1 else None

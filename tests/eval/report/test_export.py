@@ -136,7 +136,7 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
         with pytest.raises(UsageError, match="interrupted with 1 of 2 episodes; complete it with --resume"):
             convert(partial)
     built = RunBuilder.at(tmp_path / "run").add_all("e", suite="libero_goal").add_all(99 * "s")
-    assert "% not ranked: 1 of 1 episodes on libero_goal ended in an error" in FORMATS["latex"](built.folder)
+    assert "% not ranked: 1 of 1 episode on libero_goal ended in an error" in FORMATS["latex"](built.folder)
     assert "libero_goal" not in FORMATS["model-card"](built.folder)
 
 

@@ -67,7 +67,8 @@ def test_complete_runs_of_other_episodes_are_not_to_be_resumed(tmp_path, of_b, t
 def test_an_unfinished_run_is_to_be_resumed_unless_it_has_other_episodes(tmp_path):
     a = run(tmp_path / "a", keys(range(4)), config={"seed": 7, "init_ids": [0, 1, 2, 3]})
     b = run(tmp_path / "b", keys(range(2)), **STOPPED, config={"seed": 7, "num_trials_per_task": 4})
-    assert "b is interrupted, of 50 episodes; complete it with --resume, or give --partial" in refusal(a, b)
+    unfinished = "b has 50 planned episodes and is interrupted; complete it with --resume, or give --partial"
+    assert unfinished in refusal(a, b)
     assert compare(a, b, partial=True).overall.graded == 2
     other = run(tmp_path / "c", keys([9]), **STOPPED, config={"seed": 7, "init_ids": [9]})
     assert "initial states 0-3 in a, 9 in c; play one of them again" in refusal(a, other)

@@ -70,6 +70,22 @@ def test_the_first_card_has_the_conclusion_the_conditions_and_the_best_and_the_w
     assert all(f'id="{anchor}"' in rest for anchor in anchors)
 
 
+@pytest.mark.parametrize(("outcomes", "named"), [("ss", "Success"), ("tt", "Failure"), ("ts", "Best Worst")])
+def test_one_video_is_shown_of_episodes_that_ended_alike(outcomes, named, tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all(outcomes, video="film.mp4")
+    (run.path / "film.mp4").write_bytes(b"film")
+    page = write_report([run.path], tmp_path / "out").read_text()
+    assert re.findall("<figcaption><strong>([^<]*)<", page) == named.split()
+
+
+def test_a_rate_of_zero_is_drawn_where_it_is_beside_its_interval(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("tt")
+    page = write_report([run.path], tmp_path / "out").read_text()
+    (bar,) = re.findall('<span class="track".*</span>', page)
+    (point,) = re.findall(r'<u style="left: ([\d.]+)%', bar)
+    assert float(point) == 0
+
+
 def test_control_steps_are_those_of_the_log(tmp_path):
     timed = {
         "steps": 5,
