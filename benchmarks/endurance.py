@@ -16,10 +16,10 @@ from typing import Any
 import jax
 
 from benchmarks.record import record
+from contracts.mode import Mode
 from eval.bench.serving import Bench, PolicyRunner, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.serving.scheduler import Mode
 
 _READINGS = 10
 _TEXT_TOKENS, _TOKENS_PER_FRAME = 30, 1

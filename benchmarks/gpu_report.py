@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contracts.mode import Mode
 from eval.bench.row import Row, RowFile
 from eval.bench.table import by_workload
 from eval.bench.workloads import BenchConfiguration
 from eval.report.table import Column, Table, number, to_markdown
-from oxygen.serving.scheduler import Mode
 
 RESULTS = Path(__file__).parent / "results/gpu"
 NOT_MEASURED = "Not measured on a GPU yet."

@@ -6,7 +6,8 @@ from cyclopts import Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names
-from configs.schema import AdapterMask, Count, Dtype, Mode, Preset, Tokens
+from configs.schema import AdapterMask, Count, Dtype, Preset, Tokens
+from contracts.mode import Mode
 
 _ROBOTS = 8  # default number of concurrent robots
 
@@ -42,7 +43,7 @@ class ServeConfig(Preset):
     robots: int | None = Field(default=None, gt=0, le=256)
     batch_size: int = Field(default=1, gt=0, le=256)
     batch_wait_ms: float = Field(default=10.0, ge=0, le=10_000, allow_inf_nan=False)
-    mode: Mode = "unified"
+    mode: Mode = Mode.UNIFIED
     language_tasks: Names | None = None
     text_every: Count | None = None
     tokens_per_frame: Tokens = 5

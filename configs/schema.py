@@ -25,11 +25,11 @@ from configs.errors import check
 from contracts.clock import MEASURED, PAUSED, Clock, parse_clock
 from contracts.env_seed import BY_RUN, EnvSeed, parse_env_seed
 from contracts.errors import UsageError, unknown
+from contracts.mode import Mode
 from contracts.motion import Drift, ObjectMotion, Shuttle, Static, parse_motion
 from contracts.prompt import PromptField, prompt_fields
 from contracts.text_source import TextSource, parse_text_source
 
-Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
 WhileWaiting = Literal["continue", "hold"]
@@ -395,7 +395,7 @@ class RunConfig(ScheduledConfig):
         mode: How actions and language are scheduled.
     """
 
-    mode: Mode = "unified"
+    mode: Mode = Mode.UNIFIED
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -468,7 +468,7 @@ class VariantsConfig(ScheduledConfig):
             isolated.
     """
 
-    mode: Annotated[Several[Mode], SERVING, Field(min_length=1)] = ("unified",)
+    mode: Annotated[Several[Mode], SERVING, Field(min_length=1)] = (Mode.UNIFIED,)
     against: Annotated[Mode | None, SERVING] = None
 
     @property

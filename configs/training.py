@@ -14,7 +14,6 @@ from configs.schema import (
     Count,
     EnvSeedOption,
     ImageStorage,
-    Mode,
     MotionOption,
     Name,
     Pixels,
@@ -27,6 +26,7 @@ from configs.schema import (
     Wordings,
 )
 from contracts.env_seed import BY_RUN
+from contracts.mode import Mode
 
 WHAT_TO_TRAIN = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
@@ -188,7 +188,7 @@ class TrainConfig(Preset):
     eval_suite: Annotated[Names, ROLLOUTS] = ()
     eval_task_ids: Annotated[Numbers, ROLLOUTS] = ()
     eval_init_ids: Annotated[Numbers, ROLLOUTS] = (49,)
-    eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
+    eval_mode: Annotated[Mode, ROLLOUTS] = Mode.ACTIONS
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
     eval_feedback: Annotated[TextSourceOption | None, ROLLOUTS] = None

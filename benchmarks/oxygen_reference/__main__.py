@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
+from contracts.mode import Mode
 from eval.bench.measurement import in_turns, ratio_fields
 from eval.bench.serving import Bench, ModelUnderTest, PolicyRunner, find_model
 from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.serving.scheduler import Mode
 
 _CAMERAS = (2, 3)
 _CHILD = Path(__file__).with_name("published.py")

@@ -18,6 +18,7 @@ from rich.progress import Progress
 
 from configs.exits import DeferredSignals
 from contracts.errors import pluralize
+from contracts.mode import Mode
 from eval.bench.measurement import StageTimes, acting_ms, aggregate, decode_sizes, language_ms, measure
 from eval.bench.options import Options, workloads_of
 from eval.bench.row import Row, RowFile, identity, row_provenance
@@ -25,7 +26,6 @@ from eval.bench.serving import Bench, ModelUnderTest
 from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Mode
 
 
 def run_experiment(options: Options, model: ModelUnderTest, *, began: float | None = None) -> int:

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from contracts.mode import Mode
 from eval.bench.serving import SUFFIX, PolicyRunner, QueryTimes
 from eval.bench.workloads import BUDGETED, BenchConfiguration, Workload
 from eval.metrics.statistics import Interval, quantiles
 from oxygen.model.config import ModelInput
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Mode
 
 _LEVEL = 0.95
 _CALLS = 3

@@ -11,6 +11,7 @@ from typing import Any
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
 from contracts.errors import UsageError, unknown
+from contracts.mode import Mode
 from eval.bench.workloads import (
     ADAPTERS,
     BUDGETED,
@@ -20,7 +21,7 @@ from eval.bench.workloads import (
     max_queries_per_text,
     parse_arrivals,
 )
-from oxygen.serving.scheduler import Deadline, Mode
+from oxygen.serving.scheduler import Deadline
 
 Options = argparse.Namespace
 """Named like the flags. Those with several values are axes: all combinations are measured."""

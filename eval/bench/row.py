@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records import provenance
 from eval.records.json_files import append_json_line, read_json_lines
-from oxygen.serving.scheduler import Mode
 
 IDENTITY = (
     *("policy", "weights", "dtype", "device", "cameras", "prompt_tokens", "shortest_prompt"),

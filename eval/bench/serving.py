@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.text import DecodeWork, Reply
 from eval.bench.workloads import BUDGETED, OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
 from oxygen.model import config as model_configs
@@ -24,7 +25,7 @@ from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.serving.scheduler import Deadline, FixedTokens, Mode
+from oxygen.serving.scheduler import Deadline, FixedTokens
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import Loadable, load_weights
 from oxygen.weights.loading import load as load_checkpoint

@@ -6,8 +6,8 @@ import itertools
 import math
 
 from contracts.errors import UsageError, pluralize
+from contracts.mode import Mode
 from oxygen.serving.language import Arrivals, Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.scheduler import Mode
 
 _SEED = 7
 

@@ -20,7 +20,7 @@ from oxygen.presets.loading import load_policy
 from oxygen.robots.transforms import Prediction
 from oxygen.serving.engine_config import EngineConfig, ample_slots, texts_in_progress
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
+from oxygen.serving.scheduler import Budget, Deadline, FixedTokens
 
 
 def open_engine(
@@ -61,7 +61,7 @@ def open_engine(
         unused = [policy]  # serves one group, of its own engine
         served: list[tuple[EngineConfig, list[EnginePolicy]]] = []
         for place, variant in zip(sharing, group, strict=True):
-            config = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
+            config = dataclasses.replace(engine, mode=variant.mode, budget=_budget(variant))
             # Equal engines share the group of a single world.
             groups = next((those for same, those in served if worlds == 1 and same == config), None) or [
                 EnginePolicy(
@@ -140,7 +140,7 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     waiting = any(variant.deadline_ms is not None for variant in variants)
     slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
     return EngineConfig(
-        mode=Mode(first.mode),
+        mode=first.mode,
         budget=_budget(first),
         slots=slots,
         rows=rows,

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from configs.errors import check
-from configs.schema import Mode
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.observation import Observation
 from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from eval.policies.base import BadAnswerError
@@ -27,10 +27,10 @@ InferApi = Literal["infer", "continuous_batching", "blocking_baseline", "shared_
 RequestMode = Literal["new_each_call", "resume_until_finished"]
 
 _MODES: Mapping[InferApi, Mode] = {
-    "infer": "actions",
-    "continuous_batching": "unified",
-    "blocking_baseline": "isolated",
-    "shared_kv": "shared",
+    "infer": Mode.ACTIONS,
+    "continuous_batching": Mode.UNIFIED,
+    "blocking_baseline": Mode.ISOLATED,
+    "shared_kv": Mode.SHARED,
 }
 _END, _PADDING = 1, 0  # ids of PaliGemma's end token, and of what follows it until the end of a call
 

@@ -1,12 +1,13 @@
 """Rejects options that have no effect."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from configs.cli import format_option
-from configs.schema import Mode, RunConfig
+from configs.schema import RunConfig
 from contracts.clock import MEASURED, PAUSED
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.metrics.language import HEADLINES
 from eval.policies.resolved import read_policy, resolve_policy
 
@@ -48,7 +49,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
         if not given.get(option):  # an empty list asks for no texts
             continue
         shown = format_option(option, given[option])
-        effective = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
+        effective = [mode for mode in Mode if option not in unused_in(mode)]
         if not set(modes) & set(effective):
             raise UsageError(
                 f"{shown} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it out, "

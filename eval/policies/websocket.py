@@ -12,10 +12,11 @@ from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import check
-from configs.schema import Fields, Mode, read_feedback
+from configs.schema import Fields, read_feedback
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, unknown
 from contracts.interface import Camera
+from contracts.mode import Mode
 from contracts.observation import Observation
 from contracts.redaction import strip_url
 from contracts.text import EpisodeEnd, Reply, Text, TextRequest

@@ -7,16 +7,17 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, assert_never, get_args
+from typing import Any, Protocol, assert_never
 
 from configs.load import load
 from configs.paths import absolute
 from configs.profile import ProfileConfig, StageTime
-from configs.schema import Mode, RunConfig
+from configs.schema import RunConfig
 from contracts.clock import Fixed, Measured, Paused, Profile, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.latency import Latency, steps_in
+from contracts.mode import Mode
 from contracts.observation import ActionPrefix
 from contracts.query import ActionSpan
 from contracts.text import DecodeWork, Reply, Text
@@ -317,7 +318,7 @@ class LatencyModel:
         acting, language = 1.0, 1.0
         if mode == "parallel":
             if profile.parallel is None:
-                others = ", ".join(name for name in get_args(Mode) if name != mode)
+                others = ", ".join(name for name in Mode if name != mode)
                 raise UsageError(
                     f"profile {profile.name!r} cannot price mode {mode}: it has no `parallel`, the "
                     f"slowdown of two processes on one device; use another mode: {others}"

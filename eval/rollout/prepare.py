@@ -10,6 +10,7 @@ from configs.schema import OverlapRule, PolicyConfig, RunConfig
 from contracts.clock import MEASURED
 from contracts.errors import UsageError
 from contracts.interface import Interface, compare
+from contracts.mode import Mode
 from contracts.prompt import FieldsByTask, parse_answer, prompt_fields, write_answer
 from contracts.text_source import DelayedTruth, Frozen, Own, TextSource
 from eval.policies.base import LoadedPolicy
@@ -139,7 +140,7 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
 
 
 def _in_mode_actions(variant: PreparedVariant) -> PreparedVariant:
-    config = variant.run.config.model_copy(update={"mode": "actions"})
+    config = variant.run.config.model_copy(update={"mode": Mode.ACTIONS})
     return dataclasses.replace(variant, run=new_run(variant.run.folder.path.parent, config))
 
 

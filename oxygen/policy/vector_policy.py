@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.observation import ActionPrefix
 from contracts.text import DecodeWork, EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.model.config import Pi05Config, batched
@@ -20,7 +21,7 @@ from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
 from oxygen.serving.requests import DecodeJob, Request, RequestState
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.scheduler import Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, TextDecoder
 from oxygen.typing import Float32, Float64
 from oxygen.weights.adapter import AdapterSource

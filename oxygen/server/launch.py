@@ -24,7 +24,7 @@ from oxygen.server.metadata import Declaration
 from oxygen.server.robot import Batcher
 from oxygen.server.websocket_server import ConnectionServer
 from oxygen.serving.engine_config import EngineConfig, texts_in_progress
-from oxygen.serving.scheduler import FixedTokens, Mode
+from oxygen.serving.scheduler import FixedTokens
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _RED, _PLAIN = "\033[31m", "\033[0m"
@@ -46,7 +46,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     tasks = [language_task(task.model_copy(update=every)) for task in known] if writes else []
     rows = texts_in_progress(tasks, options.tokens_per_frame)
     engine = EngineConfig(
-        mode=Mode(options.mode),
+        mode=options.mode,
         budget=FixedTokens(options.tokens_per_frame),
         slots=rows,
         rows=rows,

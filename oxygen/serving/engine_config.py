@@ -5,9 +5,10 @@ import math
 from collections.abc import Sequence
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes
-from oxygen.serving.scheduler import Budget, FixedTokens, Mode
+from oxygen.serving.scheduler import Budget, FixedTokens
 
 _FIVE_TOKENS = FixedTokens(5)
 

@@ -22,7 +22,6 @@ Since places are inherited, every task that keeps being requested finishes a tex
 """
 
 import dataclasses
-import enum
 import itertools
 import math
 from collections import deque
@@ -30,27 +29,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 
 _RESERVE = 0.1
-
-
-class Mode(enum.StrEnum):
-    """How texts are scheduled beside the actions."""
-
-    ACTIONS = "actions"
-    """No texts: the baseline for latency and actions."""
-    ISOLATED = "isolated"
-    """Every request has its own prefill and is decoded to its end, one by one, before the next query."""
-    INTERLEAVED = "interleaved"
-    """Every request has its own prefill; each query decodes a few tokens of all of them, one by one."""
-    SHARED = "shared"
-    """Requests share the actions' prefill and are decoded to their end in one batch before the next query."""
-    UNIFIED = "unified"
-    """Requests share the actions' prefill; each query decodes a few tokens of all of them in one batch."""
-    PARALLEL = "parallel"
-    """As isolated, but in a second process that shares the device with the actions."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from contracts.mode import Mode
 from contracts.text import Reply
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EveryN, LanguageTask
-from oxygen.serving.scheduler import FixedTokens, Mode
+from oxygen.serving.scheduler import FixedTokens
 from oxygen.weights.adapter import AdapterSource
 
 _EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)

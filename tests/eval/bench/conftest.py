@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from contracts.mode import Mode
 from contracts.text import DecodeWork
 from eval.bench.experiment import run_experiment
 from eval.bench.measurement import Samples, aggregate
@@ -13,7 +14,6 @@ from eval.bench.options import Options, read
 from eval.bench.row import Row, RowFile
 from eval.bench.serving import ModelUnderTest, QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
-from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
 MODEL = ModelUnderTest(

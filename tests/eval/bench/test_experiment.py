@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.bench.experiment import mps_is_active, run_experiment
 from eval.bench.row import RowFile
 from eval.bench.serving import SPECIAL_TOKENS, Bench, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
-from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import MODEL, measured, options
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import eval.bench
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.bench.__main__ import main
 from eval.bench.options import read, workloads_of
 from eval.bench.serving import Bench, sizes_of
 from eval.bench.workloads import BenchConfiguration, max_queries_per_text, parse_arrivals, running_texts
 from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.runner import ProgramSizes
-from oxygen.serving.scheduler import Mode
 from tests.commands import IMPORT_WITHOUT, execute
 from tests.eval.bench.conftest import MODEL, workload
 

@@ -15,13 +15,13 @@ from configs.errors import check
 from configs.load import load
 from configs.profile import ProfileConfig
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.text import DecodeWork
 from eval.bench import experiment
 from eval.bench.measurement import Samples, aggregate, decode_growth, measure, paired_ratio
 from eval.bench.row import RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.rollout.clock import LatencyModel
-from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import (
     HARDWARE,
     JOBS,

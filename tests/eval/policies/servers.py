@@ -13,9 +13,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from configs.schema import Mode
 from contracts.episode import EpisodeKey
 from contracts.interface import Interface
+from contracts.mode import Mode
 from contracts.observation import Observation
 from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import LoadedPolicy

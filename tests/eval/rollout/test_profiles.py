@@ -1,13 +1,12 @@
 """The shipped profiles price what they claim to: the published queries, and the floors of the model."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from configs.load import load, names
 from configs.profile import ProfileConfig
-from configs.schema import Mode
+from contracts.mode import Mode
 from contracts.text import DecodeWork
 from eval.bench import roofline
 from eval.bench.experiment import profile
@@ -41,7 +40,7 @@ def _needed():
 @pytest.mark.parametrize("name", names(ProfileConfig))
 def test_every_profile_prices_every_mode_it_supports(name):
     profile = load(ProfileConfig, name)
-    claimed = [mode for mode in get_args(Mode) if mode != "parallel" or profile.parallel is not None]
+    claimed = [mode for mode in Mode if mode != "parallel" or profile.parallel is not None]
     assert len(claimed) >= 4
     prices = {mode: LatencyModel(profile, mode) for mode in claimed}
     for latency_model in prices.values():

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.observation import ActionPrefix
 from contracts.text import EpisodeEnd, Reply
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling
-from oxygen.serving.scheduler import FixedTokens, Mode
+from oxygen.serving.scheduler import FixedTokens
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.compiling import compile_soon
 from tests.oxygen.conftest import SMALL, TASKS, answered, small_policy

@@ -7,12 +7,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import Arrivals, Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import Sampling
-from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
+from oxygen.serving.scheduler import Budget, Deadline, FixedTokens
 from tests.oxygen.conftest import SMALL, answered, small_policy
 
 ROBOTS = 3

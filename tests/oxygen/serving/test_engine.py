@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.model.params import random_params
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
@@ -21,7 +22,7 @@ from oxygen.serving.engine import Engine
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EVERY_QUERY, Burst, LanguageTask, RandomLength
 from oxygen.serving.runner import ProgramSizes
-from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
+from oxygen.serving.scheduler import Deadline, FixedTokens, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, SecondProcessError
 from oxygen.weights.loading import load
 from tests.oxygen.conftest import SMALL, TASKS, answered

@@ -11,10 +11,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.serving.engine_config import EngineConfig, ample_slots
 from oxygen.serving.language import Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import RequestState
-from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler, joined
+from oxygen.serving.scheduler import Deadline, FixedTokens, Scheduler, joined
 
 STOP = 1
 LONGEST = 9

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from configs.training import TrainConfig
+from contracts.mode import Mode
 from oxygen.model.config import PRESETS
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, of_checkpoint
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EveryN, LanguageTask
-from oxygen.serving.scheduler import Mode
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.checkpoint import CheckpointWriter
 from oxygen.training.config import TrainingConfig

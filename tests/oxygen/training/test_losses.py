@@ -10,11 +10,11 @@ import pytest
 
 from configs.training import TrainConfig
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from oxygen.model import params, pi05
 from oxygen.model.params import initial_params
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training import optimiser as optimisers
 from oxygen.training.batches import TextLayout
