@@ -11,9 +11,11 @@ not count (as in LeRobot's asynchronous client). Where no action is left, the ro
 
 import contextlib
 import dataclasses
+import functools
 import reprlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -33,6 +35,8 @@ from eval.rollout.clock import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
 from sim_envs.suite import Suite
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_progress, read_truth
+
+ResultT = TypeVar("ResultT")
 
 
 def rollout(
@@ -77,12 +81,7 @@ def rollout(
     while not (timeline.is_over or execution.ended):
         query, rest = timeline.issue(), timeline.rest
         prefix = delays.prefix(query.index, rest) if overlap == "rtc" else None
-        began = time.perf_counter()
-        observation = dataclasses.replace(world.observe(), action_prefix=prefix)
-        if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
-            raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
-        observed = time.perf_counter()
-        execution.begin_query(observation)
+        observation = dataclasses.replace(execution.observe(), action_prefix=prefix)
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         fed: Mapping[str, FedText] = {}
@@ -90,9 +89,7 @@ def rollout(
             truth, error = execution.truths[query.step], execution.truth_error
             observation, fed = feedback.observed(observation, query.step, truth, error=error)
         min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
-        act_began = time.perf_counter()
-        actions = policy.act(observation)
-        act_ms = 1e3 * (time.perf_counter() - act_began)
+        actions, act_ms = _timed(functools.partial(policy.act, observation))
         if (charged_ms := getattr(policy, "charged_ms", None)) is not None:
             act_ms = charged_ms
         timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
@@ -100,9 +97,7 @@ def rollout(
         timeline.actions_after(pricing.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap == "blend" else None)
         execution.run()
-        completing = time.perf_counter()
-        reply = policy.complete()
-        complete_ms = 1e3 * (time.perf_counter() - completing)
+        reply, complete_ms = _timed(policy.complete)
         latency = pricing.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
         delays.note(latency)
         timeline.busy_for(latency.busy_ms)
@@ -110,12 +105,15 @@ def rollout(
         delivered = execution.delivered(reply.finished, latency)
         if feedback is not None:
             feedback.delivered(delivered)
-        world_ms = {"observe": 1e3 * (observed - began), "advance": execution.advance_ms}
         yield QueryRecord(
             **vars(timeline.query),
             **vars(execution.record()),
             actions=np.asarray(as_numpy(actions)),
-            timings_ms={**reply.timings_ms, **world_ms},
+            timings_ms={
+                **reply.timings_ms,
+                "observe": execution.observe_ms,
+                "advance": execution.advance_ms,
+            },
             latency=latency if charges else None,
             action_prefix=prefix,
             prompt=None if feedback is None else observation.language,
@@ -129,6 +127,13 @@ def rollout(
             observation=observation,
             progress=as_progress(world.progress()),
         )
+
+
+def _timed(call: Callable[[], ResultT]) -> tuple[ResultT, float]:
+    """The result of a call, and its milliseconds of wall time."""
+    began = time.perf_counter()
+    result = call()
+    return result, 1e3 * (time.perf_counter() - began)
 
 
 @contextlib.contextmanager
@@ -236,6 +241,7 @@ class Execution:
     """Executes the actions of a timeline, and records what happens in its last query.
 
     Attributes:
+        observe_ms: Wall time of the query's observation.
         advance_ms: Wall time of physics since the query was issued.
         truths: Control step to ground truth since then; None if the world provides none.
         truth_error: Why one of them is None, if the world failed to provide it.
@@ -264,7 +270,7 @@ class Execution:
         self._begin_record()
 
     def _begin_record(self) -> None:
-        self.advance_ms = 0.0
+        self.observe_ms = self.advance_ms = 0.0
         self.truths: dict[int, Truth | None] = {}
         self.truth_error: str | None = None
         self._spans: list[ActionSpan] = []
@@ -278,13 +284,17 @@ class Execution:
         """Whether the world has ended the episode."""
         return self._success or self._failed
 
-    def begin_query(self, observation: Observation) -> None:
-        """A query was issued on this observation."""
+    def observe(self) -> Observation:
+        """The observation of a query that was issued now."""
         self._begin_record()
+        observation, self.observe_ms = _timed(self._world.observe)
+        if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
+            raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
         self._read_truth()
         if self._moved:
             self._state, self._moved = observation.state, False
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
+        return observation
 
     def record(self) -> QueryExecution:
         """What happened since the query was issued."""

@@ -11,7 +11,7 @@ from configs.exits import DeferredSignals
 from configs.schema import RunConfig
 from contracts.clock import Fixed
 from contracts.episode import EpisodeKey, Outcome
-from contracts.latency import Latency
+from contracts.latency import Latency, Quantiles
 from contracts.nouns import Nouns
 from contracts.query import QueryRecord
 from eval.metrics.simulated_time import restricted_s
@@ -124,7 +124,7 @@ def test_a_solved_episode_and_its_query_log(tmp_path, plan):
     assert result.tokens == 9
     assert (result.requests.requested, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
     assert result.compiles_after_warm_up == 0
-    assert result.latency_ms["action"] == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
+    assert result.latency_ms["action"] == Quantiles(p50=2.0, p95=2.0, p99=2.0)
     assert result.policy_s == pytest.approx(0.015)
     assert result.video == "videos/libero_object/task00_ep003_success.mp4"
     assert (tmp_path / result.video).stat().st_size > 0
