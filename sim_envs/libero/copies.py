@@ -126,6 +126,21 @@ def _text(bddl: Path) -> str:
     return read_text(bddl).lower()
 
 
+def require_balanced(bddl: Path) -> None:
+    """Raise a UsageError that names the line of a parenthesis without its other half."""
+    opened: list[int] = []
+    for line, text in enumerate(read_text(bddl).split("\n"), start=1):
+        for bracket in re.findall(r"[()]", text):
+            if bracket == "(":
+                opened.append(line)
+            elif not opened:
+                raise UsageError(f"{bddl}, line {line}: expected the end of the file, found )")
+            else:
+                opened.pop()
+    if opened:
+        raise UsageError(f"{bddl}, line {opened[-1]}: expected a ) for the ( in this line")
+
+
 @functools.cache
 def mended(bddl: Path) -> Path | None:
     """A copy of a BDDL file whose goal has a parenthesis too many, without it; None if it has not."""

@@ -77,3 +77,34 @@ def test_the_choices_of_the_command_are_those_of_the_suite(tmp_path, monkeypatch
 def test_what_cannot_be_played_is_one_line(asked, complaint, refused, tmp_path):
     place = ["--output-dir", str(tmp_path / "runs")]
     assert complaint in refused(libero.app, "--suite", *asked, "--policy", "noop", *place)
+
+
+_SPY = """
+import pathlib
+import numpy as np
+
+class Spy:
+    def infer(self, observation):
+        with pathlib.Path("told.txt").open("a") as file:
+            file.write(observation["prompt"] + "\\n")
+        return {"actions": np.zeros((5, 7))}
+
+    def reset(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "suffix"), [("published", " view 71 15 100 0 0 initstate 0"), ("vanilla", "")]
+)
+def test_the_policy_is_told_the_chosen_instruction_and_any_paraphrase(
+    choice, suffix, command, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spy.py").write_text(_SPY)
+    asked = ["--policy", "spy.py:Spy", "--task-ids", "0", "2", "--plus-instruction", choice]
+    how = ["--assets", "standins", "--max-steps", "5", "--video", "none", "--no-report"]
+    code, _, _ = command(libero.app, "--suite", SUITE, *asked, *how)
+    assert code == 0
+    told = (tmp_path / "told.txt").read_text().splitlines()
+    assert list(dict.fromkeys(told)) == [BASE.replace("_", " ") + suffix, "lift the dark bowl"]

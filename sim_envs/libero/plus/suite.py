@@ -20,6 +20,7 @@ from sim_envs.libero.copies import (
     digest_of,
     instruction_in,
     problem_in,
+    require_balanced,
     task_names,
 )
 from sim_envs.libero.definitions import missing_models, scenes_of
@@ -103,8 +104,11 @@ class LiberoPlusSuite(LiberoSuite):
 
     @override
     def check(self, tasks: Iterable[Task]) -> None:
-        """Also warn of a copy that is not the published one."""
-        super().check(tasks)
+        """Also check the problem files, and warn of a copy that is not the published one."""
+        played = [self._tasks[task.task_id] for task in tasks]
+        for file in {task.bddl_file for task in played}:
+            require_balanced(file)
+        super().check(played)
         if self._digest != PUBLISHED.get(self.protocol.name.removeprefix(PREFIX)):
             sys.stderr.write(
                 f"warning: {self.protocol.name} in {LIBERO_PLUS.find()} is not the published one (digest "

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ from configs.schema import Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file, hash_of
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.copies import Benchmark, categories_in, digest_of, instruction_in, mended
+from sim_envs.libero.copies import (
+    Benchmark,
+    categories_in,
+    digest_of,
+    instruction_in,
+    mended,
+    require_balanced,
+)
 from sim_envs.libero.definitions import missing_models
 from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.suite import LiberoSuite
@@ -68,6 +76,23 @@ class LiberoProSuite(LiberoSuite):
         return InitIds(stored=len(init_states(self._tasks[task.task_id])))
 
     @override
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Also check the problem files, and name those that are mended."""
+        played = [self._tasks[task.task_id] for task in tasks]
+        for task in played:
+            require_balanced(task.bddl_file)
+        super().check(played)
+        if self._mended:
+            sys.stderr.write(
+                f"warning: {self.protocol.name}: the goal of {', '.join(self._mended)} has a parenthesis too "
+                "many, which is left out\n"
+            )
+
+    @functools.cached_property
+    def _mended(self) -> list[str]:
+        return [task.name for task in self._tasks if isinstance(task, ProTask) and mended(task.bddl)]
+
+    @override
     def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
         """None: instructions are the benchmark's."""
         return {}
@@ -75,11 +100,10 @@ class LiberoProSuite(LiberoSuite):
     @override
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Also a digest of names, problems and initial states, and the tasks whose goals are mended."""
-        repaired = [task.name for task in self._tasks if isinstance(task, ProTask) and mended(task.bddl)]
         benchmark = {"name": LIBERO_PRO.name, "digest": self._digest}
         return {
             **super().describe(wordings),
-            "benchmark": {**benchmark, **({"mended goals": repaired} if repaired else {})},
+            "benchmark": {**benchmark, **({"mended goals": self._mended} if self._mended else {})},
         }
 
     @functools.cached_property
