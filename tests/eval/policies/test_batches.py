@@ -1,5 +1,6 @@
 """One object of a class with `infer_batch` serves all worlds; a failure is one line or one episode."""
 
+import contextlib
 import sys
 import textwrap
 from pathlib import Path
@@ -307,6 +308,20 @@ def torch(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return double
+
+
+def test_batches_are_computed_in_inference_mode(mine, torch):
+    @contextlib.contextmanager
+    def inference_mode():
+        torch.is_inferring = True
+        yield
+        torch.is_inferring = False
+
+    torch.inference_mode = inference_mode
+    worlds = Worlds(mine("self.begun.append(sys.modules['torch'].is_inferring)"), 1, 1)
+    worlds.act()
+    assert worlds.policy.begun[-1] is True
+    assert torch.is_inferring is False
 
 
 def test_records_have_pytorchs_version_device_and_type(torch):
