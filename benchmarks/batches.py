@@ -72,8 +72,8 @@ def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, st
     """Play one run.
 
     Counts from when as many episodes have ended as there are worlds: all worlds are open then. Shares are of
-    the worlds' time in those episodes: physics, rendering, the model's own time, waiting for it (for another
-    group's batch, or for the batch to fill), and the rest (records, resets).
+    the worlds' time in those episodes: physics, rendering, the model's own time, and the rest, which is
+    waiting for the model (another batch, or this one to fill), resets and records.
     """
     ended: list[tuple[float, EpisodeResult]] = []
 
@@ -101,7 +101,6 @@ def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, st
         (began, _), after = ended[worlds - 1], [result for _, result in ended[worlds:]]
         queries = [query for result in after for query in read_queries(run.folder, result.key)]
     spent = {name: sum(query.timings_ms[key] for query in queries) / 1e3 for name, key in _STAGES.items()}
-    spent["waiting"] = sum(result.policy_s for result in after) - spent["model"]
     total = sum(result.wall_s for result in after)
     spent["rest"] = total - sum(spent.values())
     seconds = ended[-1][0] - began
