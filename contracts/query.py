@@ -84,7 +84,8 @@ class QueryRecord(QuerySchedule, QueryExecution):
     actions: NDArray[np.float64] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
     # The policy's stages, and the world's: `observe` (render) and `advance` (physics).
     timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    # Simulated latency; None on clock `paused`, whose logs lack schedule, execution and `action_prefix`.
+    # Simulated latency; None on clock `paused`, whose logs lack what follows from one: the steps of arrival,
+    # spans, and `action_prefix`.
     latency: Latency | None = None
     # Actions towards which denoising was guided; None if it was not.
     action_prefix: ActionPrefix | None = None

@@ -1,4 +1,4 @@
-"""Writes `results.json`, with LeRobot's names where it has some.
+"""The content of `results.json`, with LeRobot's names where it has some.
 
 LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
 `overall.n_episodes` and `per_task[i].metrics.successes`, which have the same names here.

@@ -1,4 +1,4 @@
-"""Finds a policy by its name, resolves the language tasks of a run, and loads both."""
+"""Finds a policy by its name, and resolves the language tasks of a run."""
 
 import contextlib
 import dataclasses

@@ -65,13 +65,13 @@ def run_evaluation(
     with contextlib.ExitStack() as until_the_end:
         for policy in policies:
             until_the_end.callback(policy.close)
-        confirmed = confirm(evaluation, policies)
-        _print(confirmed.remarks)
+        evaluation = confirm(evaluation, policies)
+        _print(evaluation.remarks)
         described = []
-        for prepared, policy in zip(confirmed.variants, policies, strict=True):
+        for prepared, policy in zip(evaluation.variants, policies, strict=True):
             described.append(describe_run(prepared, evaluation.policy, policy))
             refuse_mixed_records(prepared.run, prepared.plan, described[-1])
-        runs = [until_the_end.enter_context(locked_run(prepared.run)) for prepared in confirmed.variants]
+        runs = [until_the_end.enter_context(locked_run(prepared.run)) for prepared in evaluation.variants]
         begin(runs, described)
         variants = [
             Variant(
@@ -81,7 +81,7 @@ def run_evaluation(
                 pricing=prepared.pricing,
                 record=functools.partial(EpisodeRecorder, has_texts=policy.writes_texts),
             )
-            for run, prepared, policy in zip(runs, confirmed.variants, policies, strict=True)
+            for run, prepared, policy in zip(runs, evaluation.variants, policies, strict=True)
         ]
         return _play(variants, evaluation.executor, monitor(runs, variants[0].plan), max_errors)
 

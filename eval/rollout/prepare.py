@@ -96,8 +96,8 @@ def prepare(
     for run, plan in zip(runs, plans, strict=True):
         _check_overlap(plan, run.config.overlap, policy.policy)
         variants.append(PreparedVariant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
-    if policy.remark and any(config.mode != "actions" for config in configs):
-        remarks.append(policy.remark)
+    if remark := policy.remark_for(configs):
+        remarks.append(remark)
     return Evaluation(
         variants=tuple(variants),
         policy=policy,
@@ -190,7 +190,7 @@ def _check_conventions(
     try:
         compare(dataclasses.replace(interface, observation=observation), suite.interface)
     except UsageError as error:
-        from eval.policies.resolved import policies_for  # imports JAX, which workers do without
+        from eval.policies.resolved import policies_for  # imports the engine's presets
 
         fitting = policies_for(suite.interface)
         such_as = f", such as {', '.join(fitting)}" if fitting else ""
