@@ -67,6 +67,8 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, by default the process's own, and exit as `configs.exits.exit_code_of` says."""
     app.config = (_check_tokens,)
     app.version = __version__
+    for flag in (*app.help_flags, *app.version_flags):
+        app[flag].show = False  # the box Commands is left to commands
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "--help-all" in (arguments[:1] if app.help_formatter is None else arguments):
         app.help_formatter, app.help_epilogue, arguments = None, None, ["--help"]

@@ -41,7 +41,7 @@ ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 WHAT = Parameter(group=Group("What to run", sort_key=1))
-SERVING = Parameter(group=Group("How it is served", sort_key=2))
+SERVING = Parameter(group=Group("Modes and texts", sort_key=2))
 PROTOCOL = Parameter(group=Group("Protocol (changes what may be compared)", sort_key=3))
 SCALE = Parameter(group=Group("How many at once", sort_key=4))
 OUTPUT = Parameter(group=Group("Output", sort_key=5))

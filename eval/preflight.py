@@ -44,18 +44,20 @@ def preflight(
     from configs.load import overlay
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
     from eval.records.json_files import write_json
-    from eval.rollout.readiness import all_checks, demo_preset
-    from sim_envs.preflight import Status
 
     if json is not None:
         json = usable_file(json, "--json")
     check(PlayConfig, {"num_envs": num_envs}, source="the command line")
+    console = TextConsole()
+    console.print("Half a minute or more: each suite is opened and played for a few steps.", soft_wrap=True)
+    from eval.rollout.readiness import all_checks, demo_preset  # slow
+    from sim_envs.preflight import Status
+
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}
     options = overlay(VariantsConfig, demo_preset() if suite is None else None, flags)
     chosen = {name: options[name] for name in given if name in options}
     config = check(RunConfig, chosen, source="the command line")
-    console = TextConsole()
     results = []
     for result in all_checks(config, output_dir, num_envs=num_envs):
         results.append(result)

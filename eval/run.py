@@ -59,14 +59,14 @@ class WorldOptions(Preset):
 
 
 _CONFIG = (
-    "A YAML file with options of the groups What to run, How it is served and Protocol, and batch_size, "
+    "A YAML file with options of the groups What to run, Modes and texts, and Protocol, and batch_size, "
     f"shard, video and video_every; or the name of a preset ({', '.join(names(VariantsConfig))}). "
     "Flags override it."
 )
 
 _COMMON = (
     *("policy", "policy-kwargs", "suite", "task-ids", "num-trials-per-task", "smoke", "mode", "assets"),
-    *("clock", "num-envs", "video", "output-dir", "resume"),
+    *("replan-steps", "clock", "num-envs", "video", "output-dir", "resume"),
 )
 """The options that `--help` shows."""
 

@@ -144,12 +144,12 @@ class EvaluationConsole(Monitor[RunRows]):
         completed = sum(map(len, self._results))
         self._progress.reset(self._bar, completed=completed, status=self._status())
         if not self._rich.is_terminal:  # where the bar shows it
-            self._print(f"{self._recorded()} are recorded")
+            self._print(self._recorded())
 
     def interrupted(self) -> None:
         """Print what is recorded and how to resume."""
         self._rich.print(
-            f"Interrupted: {self._recorded()} are recorded in {self._where()}. The same command with "
+            f"Interrupted: {self._recorded()} in {self._where()}. The same command with "
             "--resume completes them.",
             markup=False,
         )
@@ -165,7 +165,9 @@ class EvaluationConsole(Monitor[RunRows]):
 
     def _recorded(self) -> str:
         total = len(self._plan.keys) * len(self._runs)
-        return f"{sum(map(len, self._results))} of {pluralize(total, 'episode')}"
+        recorded = sum(map(len, self._results))
+        are = "is" if recorded == 1 else "are"
+        return f"{recorded} of {pluralize(total, 'episode')} {are} recorded"
 
     def _where(self) -> str:
         return ", ".join(shown(run.folder.path) for run in self._runs)

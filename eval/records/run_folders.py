@@ -43,6 +43,7 @@ class Run:
     config: RunConfig
     folder: RunFolder
     resumed: bool = False  # whether it may have earlier records
+    names_mode: bool = True  # whether the name of a new folder has the mode
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """The run with other values of some options."""
@@ -62,18 +63,19 @@ def policy_name(given: str) -> str:
     return name if name.isidentifier() and not address else given
 
 
-def new_run(output_dir: Path, config: RunConfig) -> Run:
-    """A new run with an unused folder name from time, policy and mode. Writes nothing."""
+def new_run(output_dir: Path, config: RunConfig, *, names_mode: bool = True) -> Run:
+    """A new run with an unused folder name from time, policy and, with `names_mode`, mode. Writes nothing."""
     now = dt.datetime.now().astimezone()
     policy = policy_name(config.policy)
     policy = re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy).strip("-")
-    name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
+    name = f"{now:%Y%m%d-%H%M%S}-{policy}{f'-{config.mode}' if names_mode else ''}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
     names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
     folders = (RunFolder(output_dir / each) for each in names)
     return Run(
         config=config,
         folder=next(each for each in folders if taken.isdisjoint((each.run_id, _draft(each).run_id))),
+        names_mode=names_mode,
     )
 
 
@@ -140,7 +142,7 @@ def _reserved(run: Run) -> Run:
             if not os.path.lexists(run.folder.path):
                 return run
             draft.rmdir()  # another process has begun under this name
-        run = new_run(output_dir, run.config)
+        run = new_run(output_dir, run.config, names_mode=run.names_mode)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:

@@ -52,7 +52,8 @@ def show_last_screen(
     console.print()
     for part in parts if len(runs) == 1 else reversed(parts):
         console.print(part)
-    for remark in [*_problems(labels, episodes), *remarks]:
+    has_page = bool(places) and places[0][0] == "report"
+    for remark in [*_problems(labels, episodes, has_page=has_page), *remarks]:
         console.print(Text(visible_text(remark), style="yellow"))
     console.print()
     for name, place in places:
@@ -76,7 +77,9 @@ def _results_table(
     return to_terminal(table.fitting(width))
 
 
-def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]) -> Iterator[str]:
+def _problems(
+    labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]], *, has_page: bool
+) -> Iterator[str]:
     """How many errors there were and the first message, and how many invalid actions, in a line each."""
     ended = [(label, each) for label, of_run in zip(labels, episodes, strict=True) for each in of_run]
     errors = [(label, each) for label, each in ended if each.outcome is Outcome.ERROR]
@@ -88,7 +91,8 @@ def _problems(labels: Sequence[str], episodes: Sequence[Sequence[EpisodeResult]]
         )
         cut = message if len(message) <= _LONGEST_ERROR else f"{message[:_LONGEST_ERROR]}{ELLIPSIS}"
         yield f"{pluralize(len(errors), 'error')}, the first in {where}: {cut}"
-        yield "Tracebacks are in episodes.jsonl; the same command with --resume retries errors."
+        traced = "The report has the tracebacks" if has_page else "`oxygen-eval report` shows the tracebacks"
+        yield f"{traced}; the same command with --resume retries errors."
     if invalid := sum(each.outcome is Outcome.INVALID_ACTION for _, each in ended):
         of = pluralize(len(ended), "episode")
         yield f"{invalid} of {of} ended with invalid actions, which are failures and not retried."

@@ -141,7 +141,8 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
 
 def _in_mode_actions(variant: PreparedVariant) -> PreparedVariant:
     config = variant.run.config.model_copy(update={"mode": Mode.ACTIONS})
-    return dataclasses.replace(variant, run=new_run(variant.run.folder.path.parent, config))
+    run = new_run(variant.run.folder.path.parent, config, names_mode=False)
+    return dataclasses.replace(variant, run=run)
 
 
 def check_playable(

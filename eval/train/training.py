@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import format_option
+from configs.cli import format_option, option_arguments
 from configs.console import TextConsole
 from configs.errors import check
 from configs.exits import INTERRUPTED, DeferredSignals
@@ -199,13 +199,18 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
     return check(RunConfig, values, source="the command line")
 
 
+def _manifests(data: Sequence[str]) -> dict[Path, dict[str, Any]]:
+    """The manifests of the demonstrations that `oxygen-eval collect` wrote, by file; others have none."""
+    files = [absolute(folder) / layout.MANIFEST for folder in data]
+    return {file: read_json_object(file) for file in files if file.is_file()}
+
+
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The training wordings of each instruction, of the suites that the demonstrations name."""
     found: dict[str, tuple[str, ...]] = {}
-    for manifest in (absolute(folder) / layout.MANIFEST for folder in data):
-        # Without a manifest, the dataset is not one of `eval.collect`.
-        suites = read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
-        for name, protocol in check(dict[str, Any], suites, source=f"{manifest}: suites").items():
+    for file, manifest in _manifests(data).items():
+        suites = manifest.get("suites", {})
+        for name, protocol in check(dict[str, Any], suites, source=f"{file}: suites").items():
             if name in suite_names():
                 suite = open_suite(name)
             else:  # one from a YAML file
@@ -234,4 +239,19 @@ def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfi
         console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
     elif options.eval_suite and not has_rollouts(folder, step):
         console.print(f"Its rollouts are missing; play them with {resuming}", soft_wrap=True)
-    console.print(f"The policy: {evaluation_command(shown(saved), robot)}", soft_wrap=True)
+    suites, fitting = _as_demonstrated(options.data)
+    command = evaluation_command(shown(saved), robot, suites)
+    console.print(f"The policy: {shlex.join([*shlex.split(command), *fitting])}", soft_wrap=True)
+
+
+def _as_demonstrated(data: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The suites of the demonstrations, and options for their tasks and assets, with a trial of each task."""
+    manifests = list(_manifests(data).values())
+    suites = list(dict.fromkeys(name for each in manifests for name in each.get("suites", {})))
+    configs = [each.get("config", {}) for each in manifests]
+    chosen: list[str] = ["--num-trials-per-task", "1"] if suites else []
+    for option in ("task_ids", "assets"):
+        values = [config.get(option) for config in configs]
+        if values and values[0] and all(value == values[0] for value in values):
+            chosen += option_arguments(option, values[0])
+    return suites if all(name in suite_names() for name in suites) else [], chosen

@@ -89,14 +89,16 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     )
 
 
-def evaluation_command(policy: str, robot: str) -> str:
-    """The command that plays a policy on its robot's default suite."""
-    commands = {
-        LIBERO: "oxygen-eval libero",
-        DROID: "oxygen-eval droid",
-        DROID_JOINT_POSITION: "oxygen-eval droid --suite droid_tabletop_jointpos",
-    }
-    return f"{commands[embodiment(robot).interface]} --policy {shlex.quote(policy)}"
+def evaluation_command(policy: str, robot: str, suites: Sequence[str] = ()) -> str:
+    """The command that plays a policy on these suites, by default its robot's."""
+    command, default = {
+        LIBERO: ("libero", ()),
+        DROID: ("droid", ()),
+        DROID_JOINT_POSITION: ("droid", ("droid_tabletop_jointpos",)),
+    }[embodiment(robot).interface]
+    named = suites or default
+    options = ["--policy", policy, *(["--suite", *named] if named else [])]
+    return f"oxygen-eval {command} {shlex.join(options)}"
 
 
 def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:

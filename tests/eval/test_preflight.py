@@ -21,6 +21,7 @@ def test_a_ready_machine_has_no_failures(tmp_path, capsys):
     suite = ("--suite", "gym_reacher", "--output-dir", tmp_path)
     assert call(preflight.app, *suite, "--policy", "noop") == 0
     printed = capsys.readouterr().out
+    assert printed.startswith("Half a minute or more: ")
     for name in ("versions", "renderer", "disk", "memory", "JAX", "policy", "gym_reacher: determinism"):
         assert f"  {name}: " in printed
     assert "ok    gym_reacher: determinism: " in printed
@@ -88,7 +89,7 @@ def test_stand_ins_and_missing_originals_are_warnings_and_what_cannot_be_played_
     assert status is Status.WARN
     assert "standins [stand-ins]; results on stand-ins do not compare" in said
     monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
-    monkeypatch.setattr(libero_assets, "_installed", lambda: find_assets("no-such-source"))
+    monkeypatch.setattr(libero_assets, "installed_assets", lambda: find_assets("no-such-source"))
     found = checked("auto")
     assert found["LIBERO"][0] is Status.WARN
     assert found["suites"][0] is Status.FAIL

@@ -1,6 +1,7 @@
 """`eval.run`, `eval.libero`, `eval.droid`, `eval.sweep`: options become runs; bad input is one line."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from configs.load import load
 from configs.schema import GridConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig
 from contracts.clock import MEASURED, Profile
 from contracts.errors import UsageError
-from eval import droid, libero, run, sweep
+from eval import droid, leaderboard, libero, run, sweep
 from eval.policies.resolved import read_policy
 from eval.policies.unused_options import refuse_unused_options, unused_in
 from eval.records.schema import RunFolder
@@ -343,6 +344,20 @@ def test_a_folder_that_hides_what_a_command_imports_is_named(name, tmp_path):
     assert f"error: '{name}' is imported from {tmp_path}/{name}/__init__.py, " in done.stderr
 
 
+def test_a_folder_is_not_named_after_a_mode_that_nobody_chose(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    line = "--suite gym_reacher --policy noop --init-ids 0 --max-steps 5 --video none --no-report"
+    assert call(run.app, *line.split()) == 0
+    (folder,) = map(RunFolder, Path("runs").iterdir())
+    assert re.fullmatch(r"\d{8}-\d{6}-noop", folder.run_id)
+    folder.write_manifest({**folder.read_manifest(), "status": "interrupted"})
+    assert call(run.app, *line.split(), "--resume") == 0
+    assert [path.name for path in Path("runs").iterdir()] == [folder.run_id]
+    assert "1 of 1 episode is recorded" in capsys.readouterr().out
+    assert call(leaderboard.app, "--columns", "policy,run") == 0
+    assert f"| noop | {folder.run_id} |" in capsys.readouterr().out
+
+
 class Elsewhere(LiberoSuite):
     """A suite of another package."""
 
@@ -395,12 +410,13 @@ class Talking(FakePolicy):
 )
 def test_a_policy_without_texts_runs_in_mode_actions(policy, given, mode, tmp_path, monkeypatch, capsys):
     without_physics(monkeypatch)
+    name = policy.rpartition(":")[2]
     one = ["--policy", policy, "--suite", "libero_object", "--task-ids", "3", "--num-trials-per-task", "4"]
     assert call(run.app, *one, *given, "--output-dir", tmp_path, "--no-report") == 0
     (folder,) = map(RunFolder, tmp_path.iterdir())
-    assert folder.run_id.endswith(f"-{mode}")
+    assert folder.run_id.endswith(f"-{name}" if mode == "actions" else f"-{name}-{mode}")
     assert folder.read_manifest()["config"]["mode"] == mode
-    said, name = capsys.readouterr().out, policy.rpartition(":")[2]
+    said = capsys.readouterr().out
     assert ("every mode does what mode actions does" in said) == (name == "Still" and mode == "unified")
     how = "" if mode == "actions" else f" in mode {mode}"
     assert f"{name}{how}, 4 episodes (1 task of libero_object)" in said

@@ -60,7 +60,7 @@ def test_a_servers_address_leaves_no_secret(tmp_path, suite, capsys):
         assert call(run.app, *options, "--resume") == 0
     (manifest,) = runs.glob("*/manifest.json")
     folder = RunFolder(manifest.parent)
-    assert folder.run_id.endswith(f"-127.0.0.1-{server.port}-v1-actions")
+    assert folder.run_id.endswith(f"-127.0.0.1-{server.port}-v1")
     assert [each.outcome for each in folder.episodes().values()] == ["success"] * 2
     assert (
         f"--policy=ws://***@127.0.0.1:{server.port}/v1?***"

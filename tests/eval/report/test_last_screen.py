@@ -94,8 +94,10 @@ def test_errors_are_counted_and_the_first_is_quoted(tmp_path):
         words = " ".join(printed(*shown, report=False).split())
         count, invalid = ("1 error", "1 of 3") if len(shown) == 1 else ("2 errors", "2 of 6")
         assert (
-            f"{count}, the first in {first}libero_object.0.1.7: ValueError: broken Tracebacks are in" in words
+            f"{count}, the first in {first}libero_object.0.1.7: ValueError: broken `oxygen-eval report`"
+            in words
         )
+        assert "The report has the tracebacks; " in printed(*shown, report=True)
         assert f"{invalid} episodes ended with invalid actions" in words
     none = [record(tmp_path, m, o, mode=m) for m, o in (("shared", "se"), ("parallel", "es"))]
     words = " ".join(printed(*none, report=False).split())

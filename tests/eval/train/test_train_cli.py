@@ -117,7 +117,11 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     saved = sorted((whole / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
     assert not any("eval.libero" in run["command"] for run in runs)  # which nobody typed
-    assert f"The policy: oxygen-eval libero --policy {saved[-1]}" in (whole / "printed.txt").read_text()
+    last = (whole / "printed.txt").read_text().splitlines()[-1]
+    of_the_demonstrations = (
+        "--suite libero_object libero_goal --num-trials-per-task 1 --task-ids 0 1 --assets a"
+    )
+    assert last == f"The policy: oxygen-eval libero --policy {saved[-1]} {of_the_demonstrations}"
 
 
 @pytest.mark.slow
