@@ -97,7 +97,8 @@ def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgement
         known = f"{b} is as good as {a} within {success.margin:g} points: {rates}"
         return known + (f"; {time}" if time else "")
     of_a, of_b = pairs.both + pairs.only_a, pairs.both + pairs.only_b
-    solved = f"both solved the same {of_a}" if is_same else f"{b} solved {of_b}, {a} {of_a}"
+    same = f"the same {of_a}" if of_a else "none"
+    solved = f"both solved {same}" if is_same else f"{b} solved {of_b}, {a} {of_a}"
     if time:
         return f"{time}; {episodes} cannot tell the success rates apart ({solved})"
     times = " or in time to success" if comparison.time_ratio else ""

@@ -62,6 +62,7 @@ HALF, MOST, FEW = (solved * "s" + (40 - solved) * "t" for solved in (20, 38, 10)
             ("sst", None, 0.6),
             "3 episodes cannot tell B and A apart in success (both solved the same 2).",
         ),
+        ("ttt", ("ttt", None, 0.6), "3 episodes cannot tell B and A apart in success (both solved none)."),
         ("sst", "sst", "B and A acted alike, bit for bit: both solved 2 of 3 episodes."),
         (HALF, MOST, f"{MORE}."),
         (
