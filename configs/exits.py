@@ -145,14 +145,21 @@ def handle_signals(
     numbers: Sequence[signal.Signals] = _SIGNALS,
     wakeup: int = -1,
 ) -> Iterator[None]:
-    """While entered, signals go to a handler, and their numbers to a file descriptor (`wakeup`) unless -1."""
+    """While entered, signals go to a handler, and their numbers to a file descriptor (`wakeup`) unless -1.
+
+    In a thread other than the main one, which alone may handle signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     descriptor = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     handlers = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
         for number, before in handlers.items():
-            signal.signal(number, before)
+            if before is not None:  # of a program that embeds Python
+                signal.signal(number, before)
         signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
 

@@ -1,15 +1,31 @@
 """Slow stages on standard error."""
 
 import contextlib
+import contextvars
 import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import parent_process
 
+_SILENT = contextvars.ContextVar("silent", default=False)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Print no stages meanwhile."""
+    before = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
+
 
 @contextlib.contextmanager
 def stage(what: str) -> Iterator[None]:
     """Print a description and the elapsed time: on a terminal as it passes, elsewhere at the end."""
+    if _SILENT.get():
+        yield
+        return
     from rich.live import Live  # slow: --help needs none
     from rich.text import Text
 

@@ -4,6 +4,22 @@ import importlib.util
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eval.api import Results, evaluate
+
+__all__ = ["Results", "evaluate"]
+
+
+def __getattr__(name: str) -> Any:
+    """The Python API, imported on use: it takes a second."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from eval import api
+
+    return getattr(api, name)
+
 
 # As `python -m eval.…` and in no other case: imports take a moment, and Ctrl-C in it needs no traceback.
 if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

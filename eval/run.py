@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_app
-from configs.errors import check
 from configs.load import names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, Preset, VariantsConfig
@@ -132,22 +131,18 @@ def build_app(
             preset = demo.preset
         from eval.monitors.console import EvaluationConsole  # slow; --help needs none of these
         from eval.monitors.loggers import with_log
-        from eval.records.run_folders import find_unfinished, new_run
         from eval.rollout.evaluation import exit_code, run_evaluation
-        from eval.rollout.executors.choice import batch_size_for, choose_executor
-        from eval.rollout.prepare import prepare
+        from eval.rollout.prepare import prepare_options
 
         monitor = with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log)
-        how: Any = {"executor": choose_executor(execution), "query_timeout_s": execution.query_timeout}
-        asked = overlay(VariantsConfig, preset, flags)
-        if resume:
-            evaluation = prepare(find_unfinished(output_dir, asked), **how)
-        else:
-            merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
-            variants = check(VariantsConfig, merged, source="the command line").variants()
-            runs = [new_run(output_dir, each) for each in variants]
-            mode_is_default = merged.keys().isdisjoint({"mode", "against"})
-            evaluation = prepare(runs, given=flags, mode_is_default=mode_is_default, **how)
+        evaluation = prepare_options(
+            overlay(VariantsConfig, preset, flags),
+            given=flags,
+            execution=execution,
+            output_dir=output_dir,
+            defaults=defaults,
+            resume=resume,
+        )
         if is_demo:
             sys.stdout.write(demo.announce([variant.mode for variant in evaluation.configs]))
             sys.stdout.flush()

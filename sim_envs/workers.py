@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.exits import how_ended, report_crashes
-from configs.paths import back_where_begun, relative_to_here
+from configs.paths import absolute, back_where_begun, begin_in
 from contracts.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import DEVICE, rendering_device
@@ -197,21 +197,42 @@ class _WorkerFailed:
     error: Exception  # that the runner raised
 
 
-def _run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
-    """Run jobs from the connection until it is closed: the main function of a worker process."""
+@dataclasses.dataclass(frozen=True)
+class _Surroundings:
+    """Where the parent process is when it sends a runner."""
+
+    folder: Path  # from which it takes relative paths
+    path: Sequence[str]  # where it finds modules
+    environment: Mapping[str, str]  # its variables but for the device, which is the worker's own
+
+
+class _RunnerEnds:
+    """There are no more jobs for the runner; the next message is of another."""
+
+
+def _run_worker(number: int, connection: Connection, parent: int) -> None:
+    """Run jobs from the connection until it is closed: the main function of a worker process.
+
+    Messages are `_Surroundings`, a runner, its jobs, and `_RunnerEnds`; then the same again.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     report_crashes()
-    with relative_to_here(), contextlib.suppress(OrphanedError, KeyboardInterrupt):
+    with contextlib.suppress(OrphanedError, KeyboardInterrupt):
         if sys.platform == "linux":  # the kernel kills this process when its parent ends for any reason
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has ended already
             return
         try:
             pipe = _PipeConnection(number, connection)
-            with open_runner(pipe) as run:
-                pipe.send(_WorkerReady())
-                while True:
-                    pipe.send(_JobFinished(run(pipe.receive())))
+            while True:
+                around: _Surroundings = pipe.receive()
+                begin_in(around.folder)
+                os.environ.update(around.environment)
+                sys.path += [entry for entry in around.path if entry not in sys.path]
+                with pipe.receive()(pipe) as run:
+                    pipe.send(_WorkerReady())
+                    while not isinstance(job := pipe.receive(), _RunnerEnds):
+                        pipe.send(_JobFinished(run(job)))
         except MemoryError:
             sys.exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
@@ -250,11 +271,27 @@ class LostJob:
     reason: str  # how the last worker ended
 
 
+class WorkerPool:
+    """Worker processes that wait for the next runner, by number."""
+
+    def __init__(self) -> None:
+        self.idle: dict[int, tuple[Connection, BaseProcess]] = {}
+
+    def close(self) -> None:
+        """End the processes."""
+        for connection, process in self.idle.values():
+            connection.close()
+            process.join(_SHUTDOWN_S)
+            process.kill()
+        self.idle.clear()
+
+
 def run_in_workers(
     open_runner: OpenRunner[JobT, ResultT],
     queue: JobQueue[JobT],
     *,
     workers: int,
+    pool: WorkerPool | None = None,
     check: Callable[[], None],
     handler: RequestHandler,
     timeout_s: float = TIMEOUT_S,
@@ -262,18 +299,20 @@ def run_in_workers(
     """Run jobs in worker processes; yield each job with its result as it completes, in any order.
 
     `check` is called several times per second; its exceptions stop the workers. A worker whose job takes
-    longer than `timeout_s` is replaced.
+    longer than `timeout_s` is replaced. Processes are taken from the `pool`, and return there when all jobs
+    are done; without a pool, they end.
 
     Raises:
         UsageError: A worker cannot start.
         Exception: Any other exception that the runner raises.
     """
-    pool = [_Worker(open_runner, number) for number in range(min(workers, len(queue)))]
+    idle = {} if pool is None else pool.idle
+    team = [_Worker(open_runner, number, idle) for number in range(min(workers, len(queue)))]
     completed = False
     try:
-        for worker in pool:
+        for worker in team:
             worker.assign(queue)
-        while busy := [worker for worker in pool if worker.is_busy]:
+        while busy := [worker for worker in team if worker.is_busy]:
             check()
             ends = [end for worker in busy for end in worker.ends]
             ready = set(wait(ends, timeout=min(handler.poll(), _POLL_S)))
@@ -301,10 +340,12 @@ def run_in_workers(
                         handler.handle(worker.number, request, worker.send)
         completed = True
     finally:
-        for worker in pool:
+        resting = team if completed and pool is not None else []
+        ending = [worker for worker in team if not (worker in resting and worker.rest(idle))]
+        for worker in ending:
             worker.stop(now=not completed)
         deadline = time.monotonic() + _SHUTDOWN_S
-        for worker in pool:
+        for worker in ending:
             worker.join(deadline)
 
 
@@ -319,10 +360,29 @@ def _own_packages_first() -> Iterator[None]:
         sys.path = path
 
 
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Have a worker import nothing of the user's script, which may have no `__main__` guard."""
+    main = vars(sys.modules["__main__"])
+    hidden = {name: main.get(name) for name in ("__spec__", "__file__") if name in main}
+    main["__spec__"] = None
+    main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        main.update(hidden)
+
+
 class _Worker:
     """The parent's handle on a worker process and its replacements."""
 
-    def __init__(self, open_runner: OpenRunner[Any, Any], number: int) -> None:
+    def __init__(
+        self,
+        open_runner: OpenRunner[Any, Any],
+        number: int,
+        idle: dict[int, tuple[Connection, BaseProcess]],
+    ) -> None:
+        """Take the idle process of that number, or start one."""
         self.number = number
         self.job: Any = None  # the current or last one
         self.is_busy = self._is_retry = False
@@ -330,7 +390,9 @@ class _Worker:
         self._open_runner = open_runner
         self._device = rendering_device(number)
         self._started_s = 0.0
-        self._connection, self._process = self._start()
+        self._connection, self._process = idle.pop(number, None) or self._start()
+        self._is_ready, self._reason = False, ""
+        self._send_runner()
 
     @property
     def ends(self) -> tuple[Connection, int]:
@@ -397,6 +459,13 @@ class _Worker:
             self._failed_starts = 0
         return will_retry
 
+    def rest(self, idle: dict[int, tuple[Connection, BaseProcess]]) -> bool:
+        """Put the process among the idle ones. Returns whether it can do that."""
+        if can_rest := self._is_ready and self._process.is_alive():
+            self.send(_RunnerEnds())
+            idle[self.number] = self._connection, self._process
+        return can_rest
+
     def stop(self, *, now: bool) -> None:
         """Make the worker exit after its current job, or now."""
         self._connection.close()
@@ -413,19 +482,24 @@ class _Worker:
         self._kill("")
         self._connection.close()
         self._connection, self._process = self._start()
+        self._is_ready, self._reason = False, ""
+        self._send_runner()
+
+    def _send_runner(self) -> None:
+        variables = {name: value for name, value in os.environ.items() if name != DEVICE}
+        self.send(_Surroundings(folder=absolute(""), path=tuple(sys.path), environment=variables))
+        self.send(self._open_runner)
 
     def _start(self) -> tuple[Connection, BaseProcess]:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_run_worker, args=(self._open_runner, self.number, theirs, os.getpid()), daemon=True
-        )
+        process = context.Process(target=_run_worker, args=(self.number, theirs, os.getpid()), daemon=True)
         with contextlib.ExitStack() as environment:
             environment.enter_context(_own_packages_first())
             environment.enter_context(back_where_begun())
+            environment.enter_context(_without_main())
             if self._device is not None:
                 environment.enter_context(environment_variable(DEVICE, str(self._device)))
             process.start()
         theirs.close()  # so that its end is noticed here
-        self._is_ready, self._reason = False, ""
         return ours, process

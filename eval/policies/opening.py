@@ -40,6 +40,7 @@ def open_policies(
             batch_size=variants[0].batch_size,
             assumed=assumed,
             notify=notify,
+            given=resolved.given,
         )
         loaded = [opened] * len(variants)
     elif policy.kind == "lerobot":

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -49,8 +51,9 @@ def open_python(
     batch_size: int = 1,
     assumed: OpenpiKeys = ASSUMED,
     notify: Callable[[str], None] = print,
+    given: Any = None,
 ) -> LoadedPolicy:
-    """A policy from a class, or from a function that returns one.
+    """A policy from a class, or from a function that returns one; or the object that is `given`.
 
     A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
@@ -63,25 +66,31 @@ def open_python(
     instantiated once, any other for each of the parallel `worlds`, of which `notify` is told in one line.
 
     Raises:
-        UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.
+        UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy;
+            or one object without `infer_batch` cannot serve several worlds.
     """
-    policy = _made(target, kwargs)
+    policy = _made(target, kwargs, given)
     if hasattr(policy, "infer_batch"):
         return _opened_batches(policy, target, assumed, worlds=worlds, batch_size=batch_size)
     first = _opened(policy, target, assumed)
+    if worlds > 1 and policy is given:
+        raise UsageError(
+            f"policy {target} is one object without infer_batch, and num_envs is {worlds}: give its class, "
+            "of which each world gets a copy, add infer_batch, or leave out num_envs"
+        )
     if worlds > 1:
         size = weight_bytes(policy)
         each = "of unknown size" if size is None else f"{size / 1e6:.1f} MB each"
         notify(f"{target}: {worlds} copies, one per world, weights {each}; with infer_batch, one serves all.")
     share_cores(simulating=worlds - 1)
-    others = [_opened(_made(target, kwargs), target, assumed) for _ in range(worlds - 1)]
+    others = [_opened(_made(target, kwargs, given), target, assumed) for _ in range(worlds - 1)]
     groups = [group for opened in (first, *others) for group in opened.groups]
     return dataclasses.replace(first, groups=groups, runs_on=runs_on(policy))
 
 
 def as_policy(given: Any) -> Policy:
     """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one."""
-    made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
+    made: Any = given() if makes_policy(given) else given
     name = type(made).__name__
     if hasattr(made, "infer_batch"):
         loaded = _opened_batches(made, name, ASSUMED, worlds=1, batch_size=1)
@@ -162,9 +171,18 @@ def _feedback(policy: Any, target: str) -> FieldsByTask:
     return read_feedback({} if declared is None else declared, f"feedback of policy {target}")
 
 
-def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
+def makes_policy(given: Any) -> bool:
+    """Whether it is called for a policy, as a class or a function; other objects are policies."""
+    return inspect.isclass(given) or inspect.isroutine(given) or isinstance(given, functools.partial)
+
+
+def _made(target: str, kwargs: Mapping[str, Any], given: Any) -> Any:
+    if given is not None and not makes_policy(given):
+        if kwargs:
+            raise UsageError(f"policy {target} is an object: leave out policy_kwargs, or give its class")
+        return given
     with in_one_line(f"policy {target} cannot be imported"):
-        make = _imported(target)
+        make = given or _imported(target)
     if not callable(make):
         raise UsageError(f"policy {target} is {make!r:.60}; give a class, or a function that makes a policy")
     signature = None
@@ -309,10 +327,13 @@ def _time_limit(seconds: float) -> Iterator[None]:
     def expire(_number: int, _frame: FrameType | None) -> None:
         raise QueryTimeoutError(f"the policy has not answered a query within {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+    before, began = signal.signal(signal.SIGALRM, expire), time.monotonic()
+    left_s, every_s = signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left_s:  # the caller has a timer of its own
+            left_s = max(left_s - (time.monotonic() - began), 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, left_s, every_s)

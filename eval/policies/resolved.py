@@ -128,6 +128,7 @@ class ResolvedPolicy:
     task_names: tuple[str, ...]  # the language tasks as given: presets, or YAML files
     tasks: tuple[LanguageTaskConfig, ...]  # their content, whose arrivals a run may override
     remark: str | None = None  # one line about the texts for the user, or None
+    given: Any = None  # the class or object itself, if it is not to be imported
     assumed: OpenpiKeys = ASSUMED  # the observations of a class or a server that declares no robot
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from configs.assets import badge, badged
@@ -13,14 +12,14 @@ from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
 from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
-from eval.records.run_folders import Run, policy_name
+from eval.records.run_folders import Run
 from eval.report.comparison_verdict import show
 from eval.report.conclusion import Conclusion, conclude_runs
 from eval.report.labels import labels_of
 from eval.report.pages.reported_runs import merit, read_runs
 from eval.report.pages.run_report import REPORT, run_tables, write_report
 from eval.report.result_tables import MAIN, TEXTS_RIGHT, labelled
-from eval.report.table import ELLIPSIS, Column, to_terminal
+from eval.report.table import ELLIPSIS, Column, Table, to_terminal
 
 _MOST_ROWS = 4  # suites of one run, or folders, that are listed
 _LONGEST_ERROR = 160  # characters
@@ -47,7 +46,7 @@ def show_last_screen(
     remarks = [*conclusion.not_compared, *problems]
     parts = [
         Text(visible_text(conclusion.sentence), style="bold"),
-        _results_table(runs, labels, results, console.width),
+        to_terminal(results_table(results, labels).fitting(console.width)),
     ]
     console.print()
     for part in parts if len(runs) == 1 else reversed(parts):
@@ -60,21 +59,19 @@ def show_last_screen(
         console.print(Text.assemble((f"{name:<8} ", "dim"), visible_text(place)), soft_wrap=True)
 
 
-def _results_table(
-    runs: Sequence[Run], labels: Sequence[str], results: Sequence[RunRows], width: int
-) -> TerminalTable:
+def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
+    """A row per run, or per suite of the only one."""
     rows = list(zip(labels, (each.overall for each in results), strict=True))
     suites, title = list(results[0].suites), ""
-    if len(runs) > 1:
-        policies = dict.fromkeys(policy_name(run.config.policy) for run in runs)
+    if len(results) > 1:
+        policies = dict.fromkeys(each.records.identity.policy for each in results)
         title = f"{', '.join(policies)} on {', '.join(suites)}"
     elif 1 < len(suites) <= _MOST_ROWS:
         rows = [*results[0].suites.items(), ("all suites", results[0].overall)]
     assets = [each.records.identity.assets.name for each in results]
     name = Column("run", str, align="left")
     table = labelled(name, [*MAIN, *TEXTS_RIGHT], rows, title=badged(title, *assets) if title else "")
-    table = table if title else table.marked(badge(*assets))
-    return to_terminal(table.fitting(width))
+    return table if title else table.marked(badge(*assets))
 
 
 def _problems(

@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from multiprocessing.util import Finalize
 from typing import Generic, Protocol, Self, TypeVar
 
 from configs.exits import DeferredSignals, is_disk_full
@@ -83,7 +84,7 @@ class WorldCache:
     """Keeps at most one world open, since a simulator and its renderer hold hundreds of megabytes."""
 
     def __init__(self) -> None:
-        self._open: tuple[str, int] | None = None
+        self._open: Hashable = None
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
@@ -104,6 +105,14 @@ class WorldCache:
         world, self._world = self._world, None
         if world is not None:
             world.close()
+
+
+@functools.cache
+def worlds_of_process() -> WorldCache:
+    """The worlds of this process, which are closed when it ends, if not before."""
+    worlds = WorldCache()
+    Finalize(None, worlds.close, exitpriority=10)
+    return worlds
 
 
 def run_episode(
@@ -188,7 +197,8 @@ class EpisodePlayer(Generic[ResultT]):
                 opened(job.variant), job, worlds=worlds, interrupts=interrupts, fatal=(MemoryError,)
             )
 
-        with contextlib.closing(WorldCache()) as worlds, DeferredSignals() as interrupts:
+        worlds = worlds_of_process()  # which stay open for the next player
+        with DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
             yield play
 

@@ -36,8 +36,17 @@ NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
 
 
+def print_line(line: str) -> None:
+    """Print a line to the user."""
+    TextConsole(markup=False).print(line, soft_wrap=True)
+
+
 def run_evaluation(
-    evaluation: Evaluation, *, monitor: MonitorFactory, max_errors: int = PlayConfig().max_errors
+    evaluation: Evaluation,
+    *,
+    monitor: MonitorFactory,
+    max_errors: int = PlayConfig().max_errors,
+    notify: Callable[[str], None] = print_line,
 ) -> list[RunRows]:
     """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
@@ -49,6 +58,7 @@ def run_evaluation(
         evaluation: What is played, from `prepare`.
         monitor: Shows progress and results.
         max_errors: Stop after this many consecutive errors.
+        notify: Takes remarks, a line each.
 
     Returns:
         The results of each variant.
@@ -59,14 +69,14 @@ def run_evaluation(
             policy is lost, a world has no truth to be fed back, or there were too many consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
-    _print(evaluation.remarks)
-    opened = evaluation.executor.open_policies(evaluation.policy, evaluation.configs, _print_line)
+    _tell(notify, evaluation.remarks)
+    opened = evaluation.executor.open_policies(evaluation.policy, evaluation.configs, notify)
     policies = [limited(policy, evaluation.query_limit_s) for policy in opened]
     with contextlib.ExitStack() as until_the_end:
         for policy in policies:
             until_the_end.callback(policy.close)
         evaluation = confirm(evaluation, policies)
-        _print(evaluation.remarks)
+        _tell(notify, evaluation.remarks)
         described = []
         for prepared, policy in zip(evaluation.variants, policies, strict=True):
             described.append(describe_run(prepared, evaluation.policy, policy))
@@ -83,16 +93,14 @@ def run_evaluation(
             )
             for run, prepared, policy in zip(runs, evaluation.variants, policies, strict=True)
         ]
-        return _play(variants, evaluation.executor, monitor(runs, variants[0].plan), max_errors)
+        results = _play(variants, evaluation.executor, monitor(runs, variants[0].plan), max_errors)
+        _tell(notify, dict.fromkeys(filter(None, map(_remark_on_empty_fields, variants, results))))
+        return results
 
 
-def _print(lines: Iterable[str]) -> None:
+def _tell(notify: Callable[[str], None], lines: Iterable[str]) -> None:
     for line in lines:
-        _print_line(line)
-
-
-def _print_line(line: str) -> None:
-    TextConsole(markup=False).print(line, soft_wrap=True)
+        notify(line)
 
 
 def exit_code(results: Sequence[RunRows]) -> int:
@@ -143,7 +151,6 @@ def _play(
         write_json(folder.results_path, results_of(rows))
         end_attempt(folder, "complete")  # last, so that --resume completes a killed run
     monitor.conclude(results)
-    _print(dict.fromkeys(filter(None, map(_remark_on_empty_fields, variants, results))))
     return results
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from configs.cli import format_option
@@ -32,9 +32,10 @@ class TaskPlan:
         return self.suite.protocol
 
     @functools.cached_property
-    def world(self) -> tuple[str, int]:
+    def world(self) -> Hashable:
         """Identifies the world; independent of `replan_steps`."""
-        return self.protocol.model_dump_json(exclude={"replan_steps"}), self.task.task_id
+        protocol = self.protocol.model_dump_json(exclude={"replan_steps"})
+        return protocol, self.protocol.folder, repr(self.suite.assets), self.task.task_id
 
     def instruction(self, key: EpisodeKey) -> str:
         """The instruction given to the policy in an episode."""

@@ -3,10 +3,12 @@
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from configs.cli import ranges
-from configs.schema import OverlapRule, PolicyConfig, RunConfig
+from configs.errors import check
+from configs.schema import ExecutionConfig, OverlapRule, PolicyConfig, RunConfig, VariantsConfig
 from contracts.clock import MEASURED
 from contracts.errors import UsageError
 from contracts.interface import Interface, compare
@@ -17,8 +19,9 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.python import query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.unused_options import refuse_unused_options
-from eval.records.run_folders import Run, new_run
+from eval.records.run_folders import Run, find_unfinished, new_run
 from eval.rollout.clock import Pricing, ProfilePricing, open_pricing
+from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.machine import require_quick_checks
 from eval.rollout.plan import EpisodePlan, make_plans
@@ -54,6 +57,44 @@ class Evaluation:
         return [variant.run.config for variant in self.variants]
 
 
+def prepare_options(
+    asked: Mapping[str, Any],
+    *,
+    given: Mapping[str, Any],
+    execution: ExecutionConfig,
+    output_dir: Path,
+    defaults: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    lasting: bool = False,
+    policy: Any = None,
+    source: str = "the command line",
+) -> Evaluation:
+    """Prepare what options ask for: new runs in `output_dir`, or the newest unfinished ones there.
+
+    Args:
+        asked: Options of `VariantsConfig`, those of a preset included.
+        given: The options that were given apart from the preset, which must have an effect.
+        execution: How the episodes are played.
+        output_dir: Parent of the runs' folders.
+        defaults: Options that those `asked` override.
+        resume: Whether to complete runs.
+        lasting: Whether worlds and their processes stay open for the next evaluation.
+        policy: See `prepare`.
+        source: Names where the options come from, in errors.
+
+    Raises:
+        UsageError: See `prepare`; or an option is invalid, or there is nothing to resume.
+    """
+    executor = dataclasses.replace(choose_executor(execution), lasting=lasting)
+    how: Any = {"executor": executor, "query_timeout_s": execution.query_timeout, "policy": policy}
+    if resume:
+        return prepare(find_unfinished(output_dir, asked), **how)
+    merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
+    variants = check(VariantsConfig, merged, source=source).variants()
+    runs = [new_run(output_dir, each) for each in variants]
+    return prepare(runs, given=given, mode_is_default=merged.keys().isdisjoint({"mode", "against"}), **how)
+
+
 def prepare(
     runs: Sequence[Run],
     *,
@@ -61,6 +102,7 @@ def prepare(
     executor: Executor = SERIAL,
     query_timeout_s: float | None = None,
     mode_is_default: bool = False,
+    policy: Any = None,
 ) -> Evaluation:
     """Prepare runs of the same episodes, policy and language tasks, scheduled and timed differently.
 
@@ -70,6 +112,7 @@ def prepare(
         executor: Plays the episodes.
         query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
         mode_is_default: Whether the mode was not chosen; it is then `actions` for a policy without texts.
+        policy: The class or object that the configurations name; None if it is to be found by name.
 
     Raises:
         UsageError: An option has no effect; this machine, a suite, task, policy or asset tree is not ready;
@@ -87,20 +130,20 @@ def prepare(
         _refuse_shared_time(config, executor)
     plans = make_plans(configs)
     assumed = keys_of_suite(plans[0].tasks[0].suite.interface)
-    policy = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed)
-    if policy.policy.kind == "oxygen":  # others say only when loaded which fields their prompts have
-        check_feedback(configs, policy.feedback, policy=policy.policy.name)
-    limit_s = query_limit_s(policy.policy, query_timeout_s)
-    check_playable(*plans, kind=policy.policy.kind, interface=policy.interface)
+    resolved = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed, given=policy)
+    if resolved.policy.kind == "oxygen":  # others say only when loaded which fields their prompts have
+        check_feedback(configs, resolved.feedback, policy=resolved.policy.name)
+    limit_s = query_limit_s(resolved.policy, query_timeout_s)
+    check_playable(*plans, kind=resolved.policy.kind, interface=resolved.interface)
     variants = []
     for run, plan in zip(runs, plans, strict=True):
-        _check_overlap(plan, run.config.overlap, policy.policy)
+        _check_overlap(plan, run.config.overlap, resolved.policy)
         variants.append(PreparedVariant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
-    if remark := policy.remark_for(configs):
+    if remark := resolved.remark_for(configs):
         remarks.append(remark)
     return Evaluation(
         variants=tuple(variants),
-        policy=policy,
+        policy=resolved,
         executor=executor,
         query_limit_s=limit_s,
         mode_is_default=mode_is_default,

@@ -3,7 +3,8 @@
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from configs.exits import DeferredSignals
@@ -12,8 +13,15 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.interprocess import served
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_result, run_episode
-from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, run_in_workers
+from eval.rollout.episode import (
+    EpisodeJob,
+    EpisodePlayer,
+    Variant,
+    lost_result,
+    run_episode,
+    worlds_of_process,
+)
+from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, WorkerPool, run_in_workers
 
 ResultT = TypeVar("ResultT")
 Variants = Sequence[Variant[ResultT]]
@@ -28,6 +36,7 @@ class Executor(abc.ABC):
     """Runs episodes. Apart from timings, records do not depend on the executor or the number of worlds."""
 
     num_envs: int = 1  # number of parallel worlds
+    lasting: bool = False  # whether worlds and their processes stay open for the next evaluation
 
     @property
     def local_worlds(self) -> int:
@@ -59,7 +68,8 @@ class Serial(Executor):
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
         """See `Executor`."""
-        with contextlib.closing(WorldCache()) as worlds:
+        worlds = worlds_of_process()
+        with contextlib.nullcontext() if self.lasting else contextlib.closing(worlds):
             for job in jobs:
                 on_begin(0, job)
                 yield job, run_episode(variants[job.variant], job, worlds=worlds, interrupts=interrupts)
@@ -90,6 +100,7 @@ class Processes(Executor):
                 EpisodePlayer.of(variants, blocks).open,
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
+                pool=_idle_workers() if self.lasting else None,
                 check=interrupts.check,
                 handler=server,
                 timeout_s=self.timeout_s,
@@ -100,10 +111,16 @@ class Processes(Executor):
                     yield job, lost_result(variants[job.variant], job, result) if lost else result
 
 
+@functools.cache
+def _idle_workers() -> WorkerPool:
+    """The workers that wait for the next evaluation, and end with this process."""
+    return WorkerPool()
+
+
 def queue_of(variants: Variants[Any], jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
     """A queue of the episodes for several worlds."""
 
-    def world(job: EpisodeJob) -> tuple[str, int]:
+    def world(job: EpisodeJob) -> Hashable:
         return variants[job.variant].plan.tasks[job.task].world
 
     return JobQueue(jobs, task=world, episode=lambda job: (world(job), job.key), on_begin=on_begin)

@@ -1,0 +1,215 @@
+"""`evaluate(policy, suite=…)`: an evaluation as a function call, which changes nothing of its caller."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import random
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from configs.errors import check
+from configs.load import overlay
+from configs.paths import relative_to_here, usable_folder
+from configs.progress import silent
+from configs.schema import ExecutionConfig, VariantsConfig
+from contracts.episode import EpisodeResult
+from contracts.errors import UsageError, unknown
+from contracts.monitor import Monitor
+from eval.metrics.rows import RunRows
+from eval.monitors.loggers import with_log
+from eval.policies.python import makes_policy
+from eval.rollout.evaluation import MonitorFactory, print_line, run_evaluation
+from eval.rollout.prepare import prepare_options
+
+_SOURCE = "evaluate()"
+_EXECUTION = set(ExecutionConfig.model_fields)
+_OPTIONS = set(VariantsConfig.model_fields) - {"policy", "suites"}  # which are arguments
+_ONE = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Results:
+    """The results of an evaluation.
+
+    Attributes:
+        runs: The rows of each variant: `overall`, `suites`, `tasks`, and its `records`.
+        remarks: What the command would have said, a line each.
+    """
+
+    runs: tuple[RunRows, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def by_mode(self) -> "Mapping[str, Results]":
+        """The results of each variant."""
+        modes = (rows.records.identity.mode for rows in self.runs)
+        return {mode: Results(runs=(rows,)) for mode, rows in zip(modes, self.runs, strict=True)}
+
+    @property
+    def rows(self) -> RunRows:
+        """The rows of the only variant; of several, a UsageError."""
+        if len(self.runs) > 1:
+            first, *others = self.by_mode
+            raise UsageError(
+                f"these are results of modes {', '.join([first, *others])}; choose one: by_mode[{first!r}]"
+            )
+        return self.runs[0]
+
+    @property
+    def success(self) -> float | None:
+        """The success rate, from 0 to 1; None if every episode was an error."""
+        percent = self.rows.overall.pc_success
+        return None if percent is None else percent / 100
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folder of each variant's records, videos and `results.json`."""
+        return tuple(rows.records.folder.path for rows in self.runs)
+
+    def table(self) -> str:
+        """The table of the last screen, in Markdown."""
+        from eval.report.labels import labels_of
+        from eval.report.last_screen import results_table  # slow; the first step need not wait for it
+        from eval.report.table import to_markdown
+
+        labels = labels_of([rows.records.identity for rows in self.runs])
+        return to_markdown(results_table(self.runs, labels))
+
+    def frame(self) -> Any:
+        """A pandas data frame with a row per episode."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise UsageError("frame() needs pandas: run uv pip install pandas") from error
+        episodes = [
+            {**vars(key), "mode": rows.records.identity.mode, **_plain(result)}
+            for rows in self.runs
+            for key, result in sorted(rows.records.episodes.items())
+        ]
+        return pd.DataFrame(episodes)
+
+    def __str__(self) -> str:
+        """See `table`."""
+        return self.table()
+
+
+def _plain(result: EpisodeResult) -> dict[str, Any]:
+    """The fields that fit into a cell."""
+    plain = str | int | float | None
+    fields = {name: value for name, value in vars(result).items() if isinstance(value, plain)}
+    return {**fields, "outcome": result.outcome.value}
+
+
+def _name(policy: Any) -> str:
+    """How records name a policy that is given as an object, a class or a function."""
+    made_by = getattr(policy, "func", policy)  # of functools.partial
+    named = made_by if makes_policy(made_by) else type(made_by)
+    return f"{named.__module__}:{re.sub(r'[^A-Za-z0-9_.-]+', '', named.__name__)}"
+
+
+def _monitor(log: Sequence[str], *, verbose: bool) -> MonitorFactory:
+    if not verbose:
+        return with_log(lambda *_: Monitor(), log)
+    from eval.monitors.console import EvaluationConsole  # slow
+
+    return with_log(functools.partial(EvaluationConsole, report=True), log)
+
+
+@contextlib.contextmanager
+def _caller_unchanged() -> Iterator[None]:
+    """Put back what policies, simulators and libraries change of the whole process."""
+    torch, root = sys.modules.get("torch"), logging.getLogger()
+    level, handlers, disabled = root.level, list(root.handlers), root.manager.disable
+    drawn, drawn_by_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the caller's
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(threadpool_limits())  # of BLAS: it restores what is set meanwhile
+        if torch is not None:
+            stack.enter_context(torch.random.fork_rng())
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
+        try:
+            yield
+        finally:
+            random.setstate(drawn)
+            np.random.set_state(drawn_by_numpy)  # noqa: NPY002
+            logging.disable(disabled)
+            root.setLevel(level)
+            root.handlers[:] = handlers
+
+
+def evaluate(
+    policy: Any = "tiny",
+    suite: str | Sequence[str] = (),
+    *,
+    config: str | None = None,
+    output_dir: str | Path = "runs",
+    log: Sequence[str] = (),
+    resume: bool = False,
+    verbose: bool = False,
+    **options: Any,
+) -> Results:
+    """Evaluate a policy as `oxygen-eval run` does, with the same options and records.
+
+    Worlds, and the processes of `num_envs`, stay open for the next call. Signal handlers, random number
+    generators, logging, warnings and PyTorch's defaults are afterwards as they were before.
+
+    Args:
+        policy: An object with openpi's methods or this project's contract, a class or a function that makes
+            one (docs/evaluate.md), or a name as on the command line.
+        suite: One suite or several, by name or as YAML files.
+        config: A preset, or a YAML file, that the options override.
+        output_dir: Parent of the runs' folders.
+        log: Loggers: tensorboard, wandb, trackio.
+        resume: Complete the newest unfinished run with these options.
+        verbose: Print what the command prints.
+        options: Any other option of `oxygen-eval run --help-all`, such as `task_ids`, `init_ids`,
+            `max_steps`, `assets`, `video`, `num_envs`; None is as not given.
+
+    Raises:
+        UsageError: An option, the policy or this machine does not fit, in one line; or see `run_evaluation`.
+        KeyboardInterrupt: All records are on disk.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - _EXECUTION - _OPTIONS:
+        raise unknown("option", name, sorted(_EXECUTION | _OPTIONS), remedy=f"In {_SOURCE}.")
+    how = {name: given.pop(name) for name in _EXECUTION & given.keys()}
+    execution = check(ExecutionConfig, how, source=_SOURCE)
+    named = isinstance(policy, str)
+    given |= {"policy": policy if named else _name(policy)} | ({"suites": suite} if suite else {})
+    flags = check(VariantsConfig, given, source=_SOURCE).model_dump(exclude_unset=True)
+    if not _ONE.acquire(blocking=False):
+        raise UsageError("another evaluation runs in this process; wait for its end")
+    with contextlib.ExitStack() as until_the_end:
+        until_the_end.callback(_ONE.release)
+        until_the_end.enter_context(_caller_unchanged())
+        until_the_end.enter_context(contextlib.nullcontext() if verbose else silent())
+        until_the_end.enter_context(relative_to_here())
+        evaluation = prepare_options(
+            overlay(VariantsConfig, config, flags),
+            given=flags,
+            execution=execution,
+            output_dir=usable_folder(Path(output_dir), "output_dir"),
+            resume=resume,
+            lasting=True,
+            policy=None if named else policy,
+            source=_SOURCE,
+        )
+        remarks = list[str]()
+        runs = run_evaluation(
+            evaluation,
+            monitor=_monitor(log, verbose=verbose),
+            max_errors=execution.max_errors,
+            notify=print_line if verbose else remarks.append,
+        )
+    return Results(runs=tuple(runs), remarks=tuple(remarks))
