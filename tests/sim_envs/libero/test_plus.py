@@ -22,6 +22,7 @@ from sim_envs.libero.plus.poses import arm_pose, camera_pose
 from sim_envs.libero.plus.suite import LIBERO_PLUS
 from sim_envs.libero.sim import SETTLE_ACTION, read_problem
 from sim_envs.suite import open_suite
+from sim_envs.testing import check_suite
 from tests.sim_envs.libero.small_copy import BASE, PARAPHRASE, UNSEEN
 
 SUITES = [f"libero_plus_{name}" for name in ("spatial", "object", "goal", "10")]
@@ -235,6 +236,12 @@ def test_an_added_object_is_the_copy_s_and_libero_s_own_classes_stay(opened):
     world = opened(ADD, settle_steps=0)
     assert "can_of_soda__1_1" in world.env.objects_dict
     assert before.items() <= OBJECTS_DICT.items()
+
+
+@pytest.mark.slow
+def test_a_perturbed_suite_conforms(small_copy, standins):
+    suite = open_suite(SUITES[0], assets=str(standins.path), camera_size=64)
+    check_suite(suite, task_ids=(CAMERA, ROBOT, NOISE))
 
 
 @pytest.mark.slow
