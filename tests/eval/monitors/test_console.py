@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from contracts.mode import Mode
 from eval.monitors import console
 from eval.records import query_logs, reader
 from eval.rollout.plan import make_plan
@@ -45,7 +46,7 @@ def test_query_logs_are_parsed_once_for_results_comparisons_and_page(tmp_path, s
         return query_logs.read_queries(folder, key)
 
     monkeypatch.setattr(reader, "read_queries", counted)
-    runs = begin(tmp_path, VARIANTS.model_copy(update={"mode": ("isolated", "shared", "unified")}))
+    runs = begin(tmp_path, VARIANTS.model_copy(update={"mode": (Mode.ISOLATED, Mode.SHARED, Mode.UNIFIED)}))
     monitor = functools.partial(console.EvaluationConsole, report=True, verbose=True)
     results = evaluate(*runs, monitor=monitor)
     logs = [(each.records.folder, key) for each in results for key in each.records.episodes]
@@ -140,7 +141,7 @@ def test_the_heading_names_clock_and_motion_if_there_are_any(options, named, tmp
 
 def test_a_policy_without_texts_is_told_without_modes_and_texts(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    play(tmp_path, CONFIG.model_copy(update={"policy": "random", "mode": "actions", "video": "all"}))
+    play(tmp_path, CONFIG.model_copy(update={"policy": "random", "mode": Mode.ACTIONS, "video": "all"}))
     out = capsys.readouterr().out
     assert out.startswith("random, 8 episodes (")
     assert "\nrandom solved 0 % of 8 episodes" in out

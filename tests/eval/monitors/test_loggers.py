@@ -9,6 +9,7 @@ import pytest
 
 from configs.exits import INPUT_ERROR, exit_code_of
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.monitor import Monitor
 from eval import run as run_command
 from eval.monitors.console import EvaluationConsole
@@ -69,7 +70,9 @@ def evaluate(*runs, opens=Log):
 
 
 def in_two_modes(folder, config):
-    return [new_run(folder, config.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")]
+    return [
+        new_run(folder, config.model_copy(update={"mode": Mode(mode)})) for mode in ("isolated", "unified")
+    ]
 
 
 def test_every_episode_is_logged_with_the_rates_so_far(tmp_path, policy, logs, capsys):

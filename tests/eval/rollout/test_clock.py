@@ -16,6 +16,7 @@ from contracts.clock import Profile, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.latency import Latency
+from contracts.mode import Mode
 from contracts.query import ActionSpan
 from contracts.text import DecodeWork
 from eval.records.run_folders import find_unfinished, new_run
@@ -144,7 +145,9 @@ def test_a_replay_of_a_sweeps_cell_in_another_mode_is_of_one_on_the_same_clock(t
             manifest = run.read_manifest() | {"variants": [each.run_id for each in runs]}
             manifest["config"]["clock"] = name
             run.write_manifest(manifest)
-        return open_pricing(CONFIG.model_copy(update={"clock": Replay(str(runs[0].path)), "mode": mode}), [])
+        return open_pricing(
+            CONFIG.model_copy(update={"clock": Replay(str(runs[0].path)), "mode": Mode(mode)}), []
+        )
 
     key = next(iter(runs[0].episodes()))
     asked = call(key=key)

@@ -8,6 +8,7 @@ import pytest
 
 from configs.schema import RunConfig
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
@@ -129,7 +130,7 @@ def test_modes_stay_apart_and_are_variants_of_one_evaluation_if_their_shards_are
     halves = []
     for share in ("1/2", "2/2"):
         variants = [
-            config.model_copy(update={"mode": mode, "shard": share}) for mode in ("actions", "unified")
+            config.model_copy(update={"mode": Mode(mode), "shard": share}) for mode in ("actions", "unified")
         ]
         for evaluation in [variants] if in_turns else [[variant] for variant in variants]:
             halves += [run.folder for run in played(tmp_path / share[0], *evaluation, executor=SERIAL)]

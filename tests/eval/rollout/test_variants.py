@@ -10,6 +10,7 @@ import pytest
 from configs.schema import RunConfig, VariantsConfig
 from contracts.clock import Fixed
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
 from eval.records import run_folders
@@ -149,7 +150,7 @@ def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
 def test_a_variant_with_other_texts_is_served_as_if_alone():
     often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
     rarer = often.model_copy(update={"text_every": 2})
-    silent = often.model_copy(update={"mode": "actions", "tokens_per_frame": 5})
+    silent = often.model_copy(update={"mode": Mode.ACTIONS, "tokens_per_frame": 5})
     together = open_policies(resolve_policy(silent), [silent, rarer, often])
     (alone,) = open_policies(resolve_policy(rarer), [rarer])
     queries = [replies_to_two_queries(policy) for policy in (*together, alone)]
