@@ -18,7 +18,7 @@ from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.source import ADAPTER_CARD, TOKENIZER
-from oxygen.weights.source import ADAPTER_CARD as POLICY_CARD
+from oxygen.weights.source import CARD as POLICY_CARD
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,

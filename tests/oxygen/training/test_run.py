@@ -13,7 +13,6 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from contracts.errors import UsageError
-from oxygen import weights
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint, run_folder
@@ -22,6 +21,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.run import train
 from oxygen.training.run_folder import EVENTS, LINES, RUN_FILE, TrainingLog, read_log
 from oxygen.training.samples import Samples, measure
+from oxygen.weights.loading import load
 from tests.oxygen.training.conftest import MODEL, TASKS, VOCABULARY, bits, samples, stop_at, training, writer
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
@@ -43,7 +43,7 @@ def trained(tmp_path_factory, mixture):
 
 def test_checkpoints_hold_the_ema_of_the_parameters_and_the_newest_the_training_state(trained):
     folder, state = trained
-    served = weights.load(checkpoint.newest(folder / "checkpoints"), MODEL)
+    served = load(checkpoint.newest(folder / "checkpoints"), MODEL)
     assert bits(served) == bits(state.average)
     assert bits(served) != bits(state.params)
     states = [path.parent.name for path in folder.glob("checkpoints/*/state.safetensors")]
@@ -57,8 +57,8 @@ def test_a_share_of_the_initial_weights_is_served(trained, mixture, tmp_path):
     options = short(steps=2, start_share=0.25, start_from=str(start))
     blended = dataclasses.replace(options, start_from=str(start))
     state = train(tmp_path, blended, mixture, VOCABULARY)
-    served = weights.load(checkpoint.newest(tmp_path / "checkpoints"), MODEL)
-    given = weights.load(start, MODEL)
+    served = load(checkpoint.newest(tmp_path / "checkpoints"), MODEL)
+    given = load(start, MODEL)
     expected = jax.tree.map(lambda new, old: old + 0.75 * (new - old), state.average, given)
     assert bits(served) == bits(expected)
     assert bits(served) != bits(state.average)
@@ -68,7 +68,7 @@ def test_a_share_of_the_initial_weights_is_served(trained, mixture, tmp_path):
 def test_training_starts_from_given_weights_and_resumes_without_them(trained, mixture, tmp_path):
     start = tmp_path / "start"
     shutil.copytree(checkpoint.newest(trained[0] / "checkpoints"), start)
-    given = weights.load(start, MODEL)
+    given = load(start, MODEL)
     onward = dataclasses.replace(short(), start_from=str(start))
 
     def until(steps):

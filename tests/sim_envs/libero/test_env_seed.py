@@ -210,4 +210,4 @@ def test_the_run_s_seed_matters_to_fixed_and_to_sampled_states_alone(streamed, s
 )
 def test_the_suites_that_openpi_plays_are_seeded_as_there(suite, env_seed):
     assets = {"assets": "standins"} if "libero" in suite else {}
-    assert open_suite(suite, **assets).protocol.env_seed == env_seed
+    assert str(open_suite(suite, **assets).protocol.env_seed) == env_seed
