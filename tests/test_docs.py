@@ -100,8 +100,10 @@ print(env.step(np.array([0.5], np.float32))[-1])
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):
-    program, preset = files_and_program("docs/evaluate.md", tmp_path)
+    called, program, preset = files_and_program("docs/evaluate.md", tmp_path)
     assert "kind: oxygen" in preset
+    options = ", ".join(re.findall(r"(\w+)=", called.partition("evaluate(")[2]))
+    assert options == "suite, task_ids, num_trials_per_task, video", "tests/eval/test_api.py plays such calls"
     python(tmp_path, program)
 
 
