@@ -67,7 +67,7 @@ class Rows:
         self._policy = policy
         self._rows = rows
         self._pad_to = pad_to
-        self._acted: list[int] = []
+        self._acted: list[int] = []  # rows whose query has actions
 
     def reset(self, row: int, key: EpisodeKey) -> None:
         """See `BatchPolicy`."""
@@ -75,18 +75,19 @@ class Rows:
 
     def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray | BaseException]:
         """See `BatchPolicy`."""
-        self._acted = list(observations)
         began = time.perf_counter()
         queries = [self._rows[row].ask(observation) for row, observation in observations.items()]
         sent = time.perf_counter()
         padding = [{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))
         answers = self._answers([*queries, *padding])
-        return {
+        acted = {
             row: answer
             if isinstance(answer, BaseException)
             else _or_error(self._rows[row].take, answer, began, sent)
             for row, answer in zip(observations, answers, strict=False)
         }
+        self._acted = [row for row, chunk in acted.items() if not isinstance(chunk, BaseException)]
+        return acted
 
     def complete(self) -> dict[int, Reply | BaseException]:
         """See `BatchPolicy`."""

@@ -12,6 +12,7 @@ import pytest
 from configs.exits import INPUT_ERROR
 from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import UsageError
+from contracts.text import Reply
 from eval import run
 from eval.policies.base import PolicyLostError
 from eval.policies.interprocess import EpisodeStart, FailedAnswer, PolicyServer
@@ -120,9 +121,13 @@ def test_a_class_may_have_its_batches_padded(mine):
     ],
 )
 def test_a_bad_row_concerns_its_episode_alone(mine, fault, why):
-    answers = Worlds(mine(fault), 3, 3).act()
+    worlds, completed = Worlds(mine(fault), 3, 3), []
+    answers = worlds.act()
     assert why in str(answers.pop(1))
     assert [chunk.shape for chunk in answers.values()] == [(10, 7), (10, 7)]
+    for world in answers:
+        worlds.server.handle(world, ("complete", None), completed.append)
+    assert [type(reply) for reply in completed] == [Reply, Reply]
 
 
 @pytest.mark.parametrize(
