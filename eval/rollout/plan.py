@@ -33,9 +33,9 @@ class TaskPlan:
 
     @functools.cached_property
     def world(self) -> Hashable:
-        """Identifies the world; independent of `replan_steps`."""
+        """Identifies the world, in this process; independent of `replan_steps`."""
         protocol = self.protocol.model_dump_json(exclude={"replan_steps"})
-        return protocol, self.protocol.folder, repr(self.suite.assets), self.task.task_id
+        return protocol, self.protocol.folder, repr(self.suite.assets), repr(self.task)
 
     def instruction(self, key: EpisodeKey) -> str:
         """The instruction given to the policy in an episode."""

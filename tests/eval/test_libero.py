@@ -48,6 +48,17 @@ def test_per_category_draws_the_same_tasks_of_each_whatever_else_is_played():
         make_plan(RunConfig(suites=("libero_goal",), assets="standins", per_category=3))
 
 
+def test_another_copy_is_another_world(tmp_path, monkeypatch):
+    def worlds():
+        return [each.world for each in make_plan(RunConfig(suites=(SUITE,), assets="standins")).tasks]
+
+    before = worlds()
+    assert before == worlds()
+    write_small_copy(tmp_path / "other")
+    monkeypatch.setenv(LIBERO_PLUS.variable, str(tmp_path / "other"))
+    assert not {*before} & {*worlds()}
+
+
 def test_the_choices_of_the_command_are_those_of_the_suite(tmp_path, monkeypatch):
     for name in ("plus_instruction", "plus_noise"):
         offered, taken = (
