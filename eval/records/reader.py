@@ -63,9 +63,8 @@ class RunIdentity:
     clock: ClockOption = PAUSED
     while_waiting: str = "continue"  # value of `--while-waiting`
     overlap: str = "skip"  # value of `--overlap`
-    feedback: TextSourceOption | None = (
-        None  # origin of the texts in the prompt; None for a policy that reads none
-    )
+    # Origin of the texts in the prompt; None for a policy that reads none.
+    feedback: TextSourceOption | None = None
     clock_device: str | None = None  # device of the clock's profile; None on other clocks
     # Values of the options that replace parts of the published protocol, and of the wordings and the seed.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)

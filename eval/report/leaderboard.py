@@ -369,8 +369,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
 def _title(entries: Sequence[Entry]) -> str:
     """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names.
 
-    PromptField and overrides stand beside the protocol, except for those that some runs do without, since the
-    protocol is the same.
+    The origin of fed-back texts, and overrides that all runs have, stand beside the protocol.
     """
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].episodes
     names = sorted({entry.run.assets.name for entry in entries})

@@ -222,7 +222,7 @@ class ArmModel:
         delta_to_state = self._by_delta = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
         costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
         curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
-        # PromptField gain from pose and velocity error to delta.
+        # Feedback gain from pose and velocity error to delta.
         self.gain = np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)
 
     def _delta_towards(
