@@ -36,7 +36,7 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
-from eval.rollout.episode import EpisodeJob, Variant
+from eval.rollout.episode import EpisodeJob, LoadedVariant
 from eval.rollout.executors.executor import SERIAL, Processes
 from eval.rollout.plan import EpisodePlan, make_plan
 from eval.rollout.prepare import check_feedback, check_playable
@@ -143,7 +143,7 @@ def collect_from(
                         policy = open_policy(workers)
                     runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
                     variants = [
-                        Variant(run=run, plan=plan, policy=policy, record=record)
+                        LoadedVariant(run=run, plan=plan, policy=policy, record=record)
                         for run, plan in zip(runs, plans, strict=True)
                     ]
                     for job, report in executor.play(variants, pending, interrupts, lambda *_: None):

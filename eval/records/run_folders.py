@@ -34,7 +34,7 @@ _STATES = {"running": "the sweep is not complete", "errors": "the sweep has epis
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A variant of an evaluation, and the folder of its records.
+    """A configuration, and the folder of the records of its episodes.
 
     The folder of a new run is reserved by `locked_run`, possibly under another name, and appears when the run
     begins.

@@ -57,14 +57,23 @@ RecorderFactory = Callable[[Run, TaskPlan, EpisodeKey], Recorder[ResultT]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Variant(Generic[ResultT]):
-    """Episodes ready to be played, such as one of an evaluation's runs, and how they are recorded."""
+class Variant:
+    """A run, the episodes that it plans, and the price of its queries.
+
+    The variants of an evaluation play the same episodes, scheduled and timed in different ways.
+    """
 
     run: Run
     plan: EpisodePlan
+    pricing: Pricing = UNCHARGED
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadedVariant(Variant, Generic[ResultT]):
+    """A variant with its loaded policy, and what records its episodes."""
+
     policy: LoadedPolicy
     record: RecorderFactory[ResultT]
-    pricing: Pricing = UNCHARGED  # of its queries
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +125,7 @@ def worlds_of_process() -> WorldCache:
 
 
 def run_episode(
-    variant: Variant[ResultT],
+    variant: LoadedVariant[ResultT],
     job: EpisodeJob,
     *,
     worlds: WorldCache,
@@ -173,11 +182,11 @@ def run_episode(
 class EpisodePlayer(Generic[ResultT]):
     """Runs episodes of some variants in a worker."""
 
-    variants: tuple[Variant[ResultT], ...]  # whose policies are opened in the worker
+    variants: tuple[LoadedVariant[ResultT], ...]  # whose policies are opened in the worker
     blocks: tuple[str, ...]  # name of each worker's `ImageBlock`; empty if images travel in messages
 
     @classmethod
-    def of(cls, variants: Sequence[Variant[ResultT]], blocks: Sequence[str] = ()) -> Self:
+    def of(cls, variants: Sequence[LoadedVariant[ResultT]], blocks: Sequence[str] = ()) -> Self:
         """The player to send to workers."""
         sent = [dataclasses.replace(each, policy=each.policy.described()) for each in variants]
         return cls(variants=tuple(sent), blocks=tuple(blocks))
@@ -187,7 +196,7 @@ class EpisodePlayer(Generic[ResultT]):
         """The function that plays an episode in a worker. See `sim_envs.workers.OpenRunner`."""
 
         @functools.cache
-        def opened(number: int) -> Variant[ResultT]:
+        def opened(number: int) -> LoadedVariant[ResultT]:
             variant = self.variants[number]
             policy = open_in_worker(variant.policy, number, connection, self.blocks)
             return dataclasses.replace(variant, policy=policy)
@@ -203,7 +212,7 @@ class EpisodePlayer(Generic[ResultT]):
             yield play
 
 
-def lost_result(variant: Variant[ResultT], job: EpisodeJob, lost: LostJob) -> ResultT:
+def lost_result(variant: LoadedVariant[ResultT], job: EpisodeJob, lost: LostJob) -> ResultT:
     """The result of an episode that crashed its worker twice."""
     config = variant.run.config.model_copy(update={"video": "none"})
     run = dataclasses.replace(variant.run, config=config)

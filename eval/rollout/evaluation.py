@@ -21,8 +21,8 @@ from eval.policies.python import limited
 from eval.records.json_files import write_json
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, policy_name
-from eval.rollout.episode import EpisodeJob, Variant
-from eval.rollout.executors.executor import Executor
+from eval.rollout.episode import EpisodeJob, LoadedVariant
+from eval.rollout.executors.executor import Executor, Variants
 from eval.rollout.feedback import NoTruthError
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.plan import EpisodePlan
@@ -84,7 +84,7 @@ def run_evaluation(
         runs = [until_the_end.enter_context(locked_run(prepared.run)) for prepared in evaluation.variants]
         begin(runs, described)
         variants = [
-            Variant(
+            LoadedVariant(
                 run=run,
                 plan=prepared.plan,
                 policy=policy,
@@ -109,7 +109,7 @@ def exit_code(results: Sequence[RunRows]) -> int:
 
 
 def _play(
-    variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor[RunRows], max_errors: int
+    variants: Variants[EpisodeResult], executor: Executor, monitor: Monitor[RunRows], max_errors: int
 ) -> list[RunRows]:
     errors: list[EpisodeResult] = []
     try:
@@ -154,7 +154,7 @@ def _play(
     return results
 
 
-def _remark_on_empty_fields(variant: Variant[EpisodeResult], rows: RunRows) -> str | None:
+def _remark_on_empty_fields(variant: LoadedVariant[EpisodeResult], rows: RunRows) -> str | None:
     """A line on fields of a policy's prompt that it never filled in the whole run."""
     config, feedback = variant.run.config, variant.policy.feedback
     episodes = {key: each for key, each in rows.records.episodes.items() if graded_only([each])}
@@ -173,7 +173,7 @@ def _remark_on_empty_fields(variant: Variant[EpisodeResult], rows: RunRows) -> s
     return f"{told}: a class returns {keys} beside `actions`."
 
 
-def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor[RunRows]) -> list[EpisodeJob]:
+def _remaining_jobs(variants: Variants[Any], monitor: Monitor[RunRows]) -> list[EpisodeJob]:
     """Episodes without a record, or whose record is an error; others are reported as resumed, if there are.
 
     Every episode is played in every variant, by task and world; the variant that goes first rotates.

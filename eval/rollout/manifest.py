@@ -14,13 +14,13 @@ from eval.records import provenance
 from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.clock import UNCHARGED
+from eval.rollout.episode import Variant
 from eval.rollout.plan import EpisodePlan
-from eval.rollout.prepare import PreparedVariant
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
 
-def describe_run(variant: PreparedVariant, resolved: ResolvedPolicy, policy: LoadedPolicy) -> dict[str, Any]:
+def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolicy) -> dict[str, Any]:
     """The manifest of a run without its name, variants, times and status."""
     config, plan, pricing = variant.run.config, variant.plan, variant.pricing
     preset, whole = resolved.policy, plan.undivided or plan

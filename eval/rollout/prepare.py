@@ -20,7 +20,8 @@ from eval.policies.python import query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.unused_options import refuse_unused_options
 from eval.records.run_folders import Run, find_unfinished, new_run
-from eval.rollout.clock import Pricing, ProfilePricing, open_pricing
+from eval.rollout.clock import ProfilePricing, open_pricing
+from eval.rollout.episode import Variant
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.machine import require_quick_checks
@@ -32,19 +33,10 @@ from sim_envs.suite import Suite, Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedVariant:
-    """A run of the evaluation: the same episodes as the others, scheduled and timed in its own way."""
-
-    run: Run
-    plan: EpisodePlan
-    pricing: Pricing
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """What an evaluation plays, checked as far as it can be before the policy is loaded. Picklable."""
 
-    variants: tuple[PreparedVariant, ...]
+    variants: tuple[Variant, ...]
     policy: ResolvedPolicy
     executor: Executor
     query_limit_s: float | None  # seconds after which a call of a Python class counts as hung; None for never
@@ -138,7 +130,7 @@ def prepare(
     variants = []
     for run, plan in zip(runs, plans, strict=True):
         _check_overlap(plan, run.config.overlap, resolved.policy)
-        variants.append(PreparedVariant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
+        variants.append(Variant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
     if remark := resolved.remark_for(configs):
         remarks.append(remark)
     return Evaluation(
@@ -182,7 +174,7 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
     return dataclasses.replace(evaluation, variants=variants, remarks=tuple(dict.fromkeys(remarks)))
 
 
-def _in_mode_actions(variant: PreparedVariant) -> PreparedVariant:
+def _in_mode_actions(variant: Variant) -> Variant:
     config = variant.run.config.model_copy(update={"mode": Mode.ACTIONS})
     run = new_run(variant.run.folder.path.parent, config, names_mode=False)
     return dataclasses.replace(variant, run=run)

@@ -16,7 +16,7 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.rollout.episode import (
     EpisodeJob,
     EpisodePlayer,
-    Variant,
+    LoadedVariant,
     lost_result,
     run_episode,
     worlds_of_process,
@@ -24,7 +24,7 @@ from eval.rollout.episode import (
 from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, WorkerPool, run_in_workers
 
 ResultT = TypeVar("ResultT")
-Variants = Sequence[Variant[ResultT]]
+Variants = Sequence[LoadedVariant[ResultT]]
 Jobs = Sequence[EpisodeJob]
 Played = Iterator[tuple[EpisodeJob, ResultT]]
 OnBegin = Callable[[int, EpisodeJob], None]

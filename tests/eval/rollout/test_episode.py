@@ -21,7 +21,7 @@ from eval.records.reader import read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from eval.rollout import recorder
-from eval.rollout.episode import EpisodeJob, Variant, run_episode
+from eval.rollout.episode import EpisodeJob, LoadedVariant, run_episode
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
@@ -60,7 +60,7 @@ def plan() -> TaskPlan:
 
 def run(tmp_path, plan, world, policy, video="all", fatal=()):
     worlds = OneWorld(world)
-    variant = Variant(
+    variant = LoadedVariant(
         run=Run(config=RunConfig(video=video), folder=RunFolder(tmp_path)),
         plan=EpisodePlan(tasks=(plan,)),
         policy=opened(policy),
