@@ -10,7 +10,9 @@ from eval.metrics.noninferiority import Verdict
 from eval.metrics.results_file import fields_of
 from eval.metrics.rows import Row
 from eval.metrics.statistics import Interval, MeanDifference
+from eval.records.protocol import NO_ASSETS
 from eval.records.run_folders import SweepFolder
+from sim_envs.suite import Assets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,20 +85,13 @@ class SweepOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AssetsName:
-    """What readers ask of a sweep's assets."""
-
-    name: str = "none"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepProvenance:
     """Provenance of a sweep, from the manifest of its first run."""
 
     command: str | None = None
     policy: str
     weights_sha256: str | None = None
-    assets: AssetsName = dataclasses.field(default_factory=AssetsName)
+    assets: Assets = NO_ASSETS
     git: Mapping[str, Any] | None = None
     versions: Mapping[str, Any] | None = None
     hardware: Mapping[str, Any] | None = None

@@ -58,7 +58,7 @@ def record():
         "cells": [row(*each) for each in CELLS],
         "provenance": {
             "policy": "tiny",
-            "assets": {"name": "standins"},
+            "assets": {"name": "standins", "digest": "05bb9ab96238"},
             "command": "oxygen-eval sweep --output-dir /tmp/x --resume",
         },
     }
