@@ -18,3 +18,7 @@ class Mode(enum.StrEnum):
     """Requests share the actions' prefill; each query decodes a few tokens of all of them in one batch."""
     PARALLEL = "parallel"
     """As isolated, but in a second process that shares the device with the actions."""
+
+
+BUDGETED = (Mode.UNIFIED, Mode.INTERLEAVED)
+"""A query decodes a few tokens of every unfinished text; in the other modes, whole texts."""

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
+from contracts.mode import BUDGETED
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
 from eval.metrics.sweep_rows import Cell, SweepRecord, read_sweep
 from eval.records.run_folders import SweepFolder
@@ -60,7 +61,7 @@ def age(row: Cell) -> str:
 
 
 def _mode(row: Cell) -> str:
-    with_budget = row.mode in ("interleaved", "unified")
+    with_budget = row.mode in BUDGETED
     return f"`{row.mode}`" + (f", k = {row.options['tokens_per_frame']}" if with_budget else "")
 
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from contracts.mode import Mode
+from contracts.mode import BUDGETED, Mode
 from eval.bench.serving import SUFFIX, PolicyRunner, QueryTimes
-from eval.bench.workloads import BUDGETED, BenchConfiguration, Workload
+from eval.bench.workloads import BenchConfiguration, Workload
 from eval.metrics.statistics import Interval, quantiles
 from oxygen.model.config import ModelInput
 from oxygen.serving.requests import Request

@@ -11,10 +11,9 @@ from typing import Any
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
 from contracts.errors import UsageError, unknown
-from contracts.mode import Mode
+from contracts.mode import BUDGETED, Mode
 from eval.bench.workloads import (
     ADAPTERS,
-    BUDGETED,
     OFF,
     BenchConfiguration,
     Workload,

@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 
 from contracts.errors import UsageError
-from contracts.mode import Mode
+from contracts.mode import BUDGETED, Mode
 from contracts.text import DecodeWork, Reply
-from eval.bench.workloads import BUDGETED, OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
+from eval.bench.workloads import OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
 from oxygen.model import config as model_configs
 from oxygen.model.adapter import Mask
 from oxygen.model.config import Pi05Config

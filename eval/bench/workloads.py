@@ -6,7 +6,7 @@ import itertools
 import math
 
 from contracts.errors import UsageError, pluralize
-from contracts.mode import Mode
+from contracts.mode import BUDGETED, Mode
 from oxygen.serving.language import Arrivals, Burst, EveryN, Poisson, RandomLength
 
 _SEED = 7
@@ -132,10 +132,6 @@ class BenchConfiguration:
         if self.deadline_ms is not None:
             budget = f", {self.deadline_ms:g} ms"
         return f"{self.mode}{budget}" + ("" if self.adapter == OFF else f", adapter {self.adapter}")
-
-
-BUDGETED = (Mode.UNIFIED, Mode.INTERLEAVED)
-"""A query decodes a few tokens of every unfinished text; in the other modes, whole texts."""
 
 
 def running_texts(workload: Workload, decode_steps: int, queries: int) -> int:

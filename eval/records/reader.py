@@ -16,6 +16,7 @@ from configs.schema import ClockOption, RunConfig, TextSourceOption
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
+from contracts.mode import BUDGETED
 from contracts.query import QueryRecord
 from eval.records.protocol import protocol_hash, suite_hash, without
 from eval.records.query_logs import read_queries
@@ -128,7 +129,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
         identity["adapter"] = None
     else:
         identity |= {option: config.get(option) for option in ("text_every", "decode_weights")}
-    if mode in ("interleaved", "unified"):
+    if mode in BUDGETED:
         identity |= {option: config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     try:
         if protocol:  # else only hashes are recorded

@@ -11,6 +11,7 @@ from configs.assets import badged
 from configs.schema import CONDITIONS
 from contracts.clock import clock_name, parse_clock
 from contracts.errors import pluralize
+from contracts.mode import BUDGETED
 from contracts.motion import format_motion, parse_motion
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
@@ -57,13 +58,12 @@ def group_by(rows: Sequence[Cell], axes: Sequence[str]) -> list[list[Cell]]:
 def format_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
-    whole = mode not in ("interleaved", "unified")  # texts are decoded to their end, if there are any
-    idle = (axis == "tokens_per_frame" and whole) or (axis == "text_every" and mode == "actions")
+    idle = {"text_every": mode == "actions", "tokens_per_frame": mode not in BUDGETED}
     if axis == "motion":
         return format_motion(parse_motion(str(value)))
     if axis == "clock":
         return clock_name(parse_clock(str(value)))
-    return "" if idle else str("default" if value is None else value)
+    return "" if idle.get(axis) else str("default" if value is None else value)
 
 
 def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
