@@ -24,8 +24,8 @@ from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable, TextDifference, TextPairs, Unpaired
-from eval.report.result_tables import MEASURES
-from eval.report.table import Column, Table, format_clock_of, percentage, to_terminal
+from eval.report.result_tables import MEASURES, percent
+from eval.report.table import Column, Table, format_clock_of, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -210,15 +210,11 @@ def _compared(first: str, form: str, *, unit: str = "", ends: str = "ci95") -> l
     ]
 
 
-def _percent(rate: float) -> str:
-    return percentage(rate, 1, " %")
-
-
 _NAME, _, _, *_DIFFERENCE = _compared("solved", ".1f", ends="difference_ci95")
 RATES = [
     _NAME,
-    Column("A", lambda row: row.of.percent_a, _percent),
-    Column("B", lambda row: row.of.percent_b, _percent),
+    Column("A", lambda row: row.of.percent_a, percent),
+    Column("B", lambda row: row.of.percent_b, percent),
     *_DIFFERENCE,
     Column("p", lambda row: row.p_value, ".2g"),
 ]

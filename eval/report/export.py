@@ -63,7 +63,7 @@ def lerobot(folder: RunFolder) -> str:
 
 def vla_eval(folder: RunFolder) -> str:
     """The aggregate JSON of vla-evaluation-harness 0.8, in which errors count as failures."""
-    run, episodes = _read(folder)
+    run, episodes = _read(RunRecords(folder))
     manifest = folder.read_manifest()
     config = manifest.get("config", {})
     tasks = defaultdict[tuple[str, int], list[EpisodeResult]](list)
@@ -122,7 +122,7 @@ def vla_eval(folder: RunFolder) -> str:
 
 def junit(folder: RunFolder) -> str:
     """JUnit XML: a test suite per task suite, a test case per episode."""
-    run, episodes = _read(folder)
+    run, episodes = _read(RunRecords(folder))
     suites = defaultdict[str, list[EpisodeResult]](list)
     for episode in episodes:
         suites[episode.key.suite].append(episode)
@@ -162,7 +162,7 @@ def episodes_csv(folder: RunFolder) -> str:
 
     There are columns of tokens if a text was requested, and of held steps on clocks other than `paused`.
     """
-    run, episodes = _read(folder)
+    run, episodes = _read(RunRecords(folder))
     left_out = set() if any(episode.requests.requested for episode in episodes) else {"tokens"}
     left_out |= {"held_steps"} if run.clock == PAUSED else set()
     columns = [name for name in _COLUMNS if name not in left_out]
@@ -224,26 +224,26 @@ FORMATS: Mapping[str, Callable[[RunFolder], str]] = {
 that have no place for errors also for a run with more errors than the budget."""
 
 
-def _read(folder: RunFolder) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
-    records = RunRecords(folder)
+def _read(records: RunRecords) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
     run, episodes = records.identity, list(records.episodes.values())
     if run.status != "complete" or not episodes:
         raise UsageError(
-            f"{folder.path} is {run.status} with {len(episodes)} of {pluralize(run.n_planned, 'episode')}; "
-            "complete it with --resume"
+            f"{records.folder.path} is {run.status} with {len(episodes)} of "
+            f"{pluralize(run.n_planned, 'episode')}; complete it with --resume"
         )
     return run, episodes
 
 
 def _read_rates(folder: RunFolder) -> tuple[RunIdentity, RunRows]:
-    run, episodes = _read(folder)
+    records = RunRecords(folder)
+    run, episodes = _read(records)
     errors = len(episodes) - len(graded_only(episodes))
     if exceeds(errors, len(episodes)):
         raise UsageError(
             f"{folder.path}: {errors} of {pluralize(len(episodes), 'episode')} ended in an error, more than "
             f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
         )
-    return run, RunRows(RunRecords(folder))
+    return run, RunRows(records)
 
 
 def _in_xml(text: str) -> str:

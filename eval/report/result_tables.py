@@ -18,7 +18,8 @@ MEASURES = {
 }
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """A success rate with its unit."""
     return percentage(value, 1, " %")
 
 
@@ -80,7 +81,7 @@ def _progress(row: Row) -> float | None:
 
 
 N = Column("n", lambda row: row.n_episodes)
-SUCCESS = Column("success", lambda row: row.pc_success, _percent)
+SUCCESS = Column("success", lambda row: row.pc_success, percent)
 INTERVAL = Column(
     "95 % interval", lambda row: row.pc_success_ci95, lambda ends: "{:.1f}–{:.1f}".format(*ends), short="95 %"
 )
@@ -115,7 +116,7 @@ _CHARGED = {"unit": "ms", "legend": "what the clock charges until the actions an
 _STEPS = {"legend": "control steps until actions arrive and until the next query, median"}
 _MEASURED = {"unit": "ms", "legend": "latency on this machine, p50 / p95"}
 DETAILS = [
-    Column("progress", _progress, _percent, legend="criteria of the task that were met, mean"),
+    Column("progress", _progress, percent, legend="criteria of the task that were met, mean"),
     Column(
         "held",
         lambda row: row.pc_held if row.charged_ms else None,
