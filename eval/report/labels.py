@@ -3,11 +3,23 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from configs.schema import RunConfig
 from eval.records.reader import OVERRIDES, RunIdentity
 from eval.report.table import clock_label
 
 SEPARATOR = " · "
+
+_PROTOCOL = ("num_steps_wait", "max_steps", "variation", "replan_steps", "wordings")
+"""Options that make an episode another one than published, but for clock and motion, which have words."""
+
+
+def protocol_changes(options: Mapping[str, Any]) -> list[str]:
+    """What replaces parts of the published protocol, such as `max steps 60`."""
+    defaults = RunConfig.model_fields
+    changed = [name for name in _PROTOCOL if options[name] != defaults[name].default]
+    return [f"{name.replace('_', ' ')} {options[name]}" for name in changed]
 
 
 def _override(name: str, run: RunIdentity) -> str:

@@ -127,14 +127,21 @@ def test_episodes_recorded_earlier_are_counted_and_do_not_shorten_the_time_left(
     ("options", "named"),
     [
         ({}, ""),
+        ({"max_steps": None}, ""),
+        ({"replan_steps": 4}, ""),
         ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold"),
         ({"motion": "drift:3"}, ", motion drift:3"),
         ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, blend"),
     ],
 )
-def test_the_heading_names_clock_and_motion_if_there_are_any(options, named, tmp_path, policy, capsys):
+def test_the_heading_names_clock_motion_and_what_replaces_the_protocol(
+    options, named, tmp_path, policy, capsys
+):
     folder = play(tmp_path, suites=("libero_goal",), **options)
     heading, where, *_ = capsys.readouterr().out.splitlines()
+    changed = {"max_steps": 20, **options}
+    for option in ("max_steps", "replan_steps"):
+        named += f", {option.replace('_', ' ')} {changed[option]}" if changed.get(option) else ""
     assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named}")
     assert where == f"→ {folder.path}"
 
