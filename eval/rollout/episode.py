@@ -17,9 +17,9 @@ from contracts.text_source import OWN
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.interprocess import open_in_worker
 from eval.records.run_folders import Run
-from eval.rollout.clock import UNCHARGED, Pricing
 from eval.rollout.feedback import EpisodeFeedback, NoTruthError
 from eval.rollout.plan import EpisodePlan, TaskPlan
+from eval.rollout.pricing import UNCHARGED, Pricing
 from eval.rollout.rollout import ActionError, rollout
 from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection

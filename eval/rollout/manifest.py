@@ -13,9 +13,9 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
 from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
 from eval.records.run_folders import Run, policy_name
-from eval.rollout.clock import UNCHARGED
 from eval.rollout.episode import Variant
 from eval.rollout.plan import EpisodePlan
+from eval.rollout.pricing import UNCHARGED
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 

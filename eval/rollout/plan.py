@@ -13,7 +13,7 @@ from contracts.clock import PAUSED, Clock, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import seed_of
-from eval.rollout.clock import open_pricing
+from eval.rollout.pricing import open_pricing
 from sim_envs.suite import StateSource, Suite, Task, open_suite
 
 

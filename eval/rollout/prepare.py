@@ -20,12 +20,12 @@ from eval.policies.python import query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.unused_options import refuse_unused_options
 from eval.records.run_folders import Run, find_unfinished, new_run
-from eval.rollout.clock import ProfilePricing, open_pricing
 from eval.rollout.episode import Variant
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.machine import require_quick_checks
 from eval.rollout.plan import EpisodePlan, make_plans
+from eval.rollout.pricing import ProfilePricing, open_pricing
 from eval.rollout.rollout import averaged_channels
 from oxygen.robots.openpi_keys import keys_of_suite
 from sim_envs.scripted.policy import HORIZON, Random

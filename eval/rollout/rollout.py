@@ -31,8 +31,8 @@ from contracts.text import Text
 from contracts.truth import Truth
 from eval.policies.base import Policy, numeric_actions
 from eval.policies.torch_objects import as_numpy
-from eval.rollout.clock import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from eval.rollout.feedback import EpisodeFeedback
+from eval.rollout.pricing import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from sim_envs.suite import Suite
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_progress, read_truth
 

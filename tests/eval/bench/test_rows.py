@@ -21,7 +21,7 @@ from eval.bench import experiment
 from eval.bench.measurement import Samples, aggregate, decode_growth, measure, paired_ratio
 from eval.bench.row import RowFile
 from eval.bench.workloads import BenchConfiguration
-from eval.rollout.clock import LatencyModel
+from eval.rollout.pricing import LatencyModel
 from tests.eval.bench.conftest import (
     HARDWARE,
     JOBS,

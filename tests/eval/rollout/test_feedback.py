@@ -23,11 +23,11 @@ from eval.policies.resolved import resolve_policy
 from eval.records.json_files import json_line
 from eval.records.query_logs import query_to_json, read_queries
 from eval.records.schema import RunFolder
-from eval.rollout.clock import UNCHARGED, FixedPricing
 from eval.rollout.executors import executor
 from eval.rollout.executors.executor import SERIAL, Processes
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.prepare import check_feedback
+from eval.rollout.pricing import UNCHARGED, FixedPricing
 from eval.rollout.rollout import rollout
 from oxygen.model.config import TINY_MEMORY
 from oxygen.robots.tokenizer import tiny

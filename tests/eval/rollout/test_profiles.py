@@ -12,7 +12,7 @@ from eval.bench import roofline
 from eval.bench.experiment import profile
 from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
-from eval.rollout.clock import LatencyModel
+from eval.rollout.pricing import LatencyModel
 from oxygen.model.config import PI05_LIBERO
 from oxygen.serving.runner import ProgramSizes
 

@@ -17,7 +17,7 @@ from contracts.interface import Hold, Interface, Motion, Rotation
 from contracts.latency import steps_in
 from contracts.observation import ActionPrefix
 from eval.policies.python import WithTimeout
-from eval.rollout.clock import open_pricing
+from eval.rollout.pricing import open_pricing
 from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE

@@ -1,4 +1,4 @@
-"""Clocks: the latency of a query in simulated time (docs/clocks.md). Imports no simulator and no model."""
+"""The latency of a query in simulated time, by clock (docs/clocks.md). Imports no simulator and no model."""
 
 import dataclasses
 import functools

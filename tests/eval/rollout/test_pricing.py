@@ -1,4 +1,4 @@
-"""Clocks: what a query is charged, and that runs under a profile are the same, resumed or not."""
+"""Pricing: what a query is charged, and that runs under a profile are the same, resumed or not."""
 
 import dataclasses
 import math
@@ -21,7 +21,8 @@ from contracts.query import ActionSpan
 from contracts.text import DecodeWork
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
-from eval.rollout.clock import (
+from eval.rollout.executors.executor import SERIAL, Processes
+from eval.rollout.pricing import (
     UNCHARGED,
     DelayEstimator,
     LatencyModel,
@@ -30,7 +31,6 @@ from eval.rollout.clock import (
     jitter,
     open_pricing,
 )
-from eval.rollout.executors.executor import SERIAL, Processes
 from sim_envs.fake import FakeSuite
 from tests.eval.conftest import CONFIG, changed, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import reply
