@@ -29,7 +29,7 @@ from configs.assets import STANDINS
 from configs.installed import check_submodules, identify, imported_version
 from configs.paths import absolute, temporary_folder
 from contracts.errors import UsageError, pluralize, unknown
-from contracts.hashing import hash_file
+from contracts.hashing import hash_file, hash_of
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend, import_robosuite
 
@@ -191,15 +191,25 @@ class AssetSet:
         """
         if self.name == ORIGINALS:
             digests = {Path(name): digest for name, digest in _original_digests().items()}
-        else:  # files of download clients (`.cache`, `.gitattributes`) do not count
-            names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
-            kept = (name for name in names if not any(part.startswith(".") for part in name.parts))
-            digests = {name: hash_file(self.path / name) for name in kept}
+        else:
+            digests = {name: hash_file(self.path / name) for name in self._files()}
         total = hashlib.sha256()
         for name in sorted(digests):
             total.update(name.as_posix().encode())
             total.update(bytes.fromhex(digests[name]))
         return total.hexdigest()[:12]
+
+    @functools.cached_property
+    def added(self) -> str:
+        """A digest of names and sizes of all files if LIBERO-plus's are beside the originals; else empty."""
+        if self.name != ORIGINALS or not (self.path / "new_objects").is_dir():
+            return ""
+        return hash_of({name.as_posix(): (self.path / name).stat().st_size for name in self._files()})[:12]
+
+    def _files(self) -> Iterator[Path]:
+        """Paths in the tree; those of download clients (`.cache`, `.gitattributes`) do not count."""
+        names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
+        return (name for name in names if not any(part.startswith(".") for part in name.parts))
 
 
 def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:

@@ -20,6 +20,7 @@ import numpy as np
 
 from configs.paths import read_text, temporary_folder
 from contracts.errors import UsageError
+from contracts.hashing import hash_of
 from sim_envs.libero.assets import package_root
 
 _PLACES = (
@@ -78,6 +79,14 @@ def textures_of(code: Path) -> dict[str, dict[str, str]]:
     """Maps `floor` and `wall` to their styles, and these to files."""
     mapping: dict[str, dict[str, str]] = runpy.run_path(str(code / "envs/arenas/style.py"))["STYLE_MAPPING"]
     return mapping
+
+
+@functools.cache
+def code_digest(code: Path) -> str:
+    """A digest of the files that are read here, whatever the name of their package."""
+    files = [*code.glob("envs/problems/[!_]*.py"), *code.glob("envs/objects/[!_]*.py")]
+    texts = [read_text(file) for file in (*sorted(files), code / "envs/arenas/style.py")]
+    return hash_of([text.replace("liberoplus", "libero") for text in texts])[:12]
 
 
 def problem_class(code: Path | None, name: str) -> tuple[type, dict[str, Any]]:

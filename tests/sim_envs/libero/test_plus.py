@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from sim_envs.blas import pin_kernels
-from sim_envs.libero import assets, parity, tasks
+from sim_envs.libero import assets, definitions, parity, tasks
 from sim_envs.libero.copies import instruction_in
 from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.plus import noise
@@ -23,7 +24,7 @@ from sim_envs.libero.plus.suite import LIBERO_PLUS
 from sim_envs.libero.sim import SETTLE_ACTION, read_problem
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite
-from tests.sim_envs.libero.small_copy import BASE, PARAPHRASE, UNSEEN
+from tests.sim_envs.libero.small_copy import BASE, PARAPHRASE, UNSEEN, write
 
 SUITES = [f"libero_plus_{name}" for name in ("spatial", "object", "goal", "10")]
 CAMERA, ROBOT, LANGUAGE, LIGHT, TEXTURE, NOISE, LEVEL, ADD = range(8)
@@ -150,10 +151,36 @@ def test_a_changed_copy_has_another_digest(small_copy):
     def digest():
         return open_suite(SUITES[0], assets="standins").describe("benchmark")["benchmark"]["digest"]
 
-    before = digest()
+    def code():
+        definitions.code_digest.cache_clear()
+        return open_suite(SUITES[0], assets="standins").describe("benchmark")["benchmark"]["code"]
+
+    before, own = digest(), code()
+    file = small_copy / "envs/objects/custom_objects.py"
+    file.write_text(file.read_text().replace("0.0005", "0.5"))
+    assert code() != own
     file = small_copy / "bddl_files/libero_spatial" / f"{BASE}_light_7.bddl"
     file.write_text(file.read_text() + "\n")
     assert digest() != before
+
+
+def test_what_is_added_to_the_originals_counts_in_perturbed_suites_alone(small_copy, tmp_path):
+    tree = tmp_path / "tree"
+
+    def digests(*suites):
+        return [open_suite(suite, assets=str(tree)).assets.digest for suite in suites]
+
+    tree.symlink_to(assets.installed_assets().path)
+    (plain,) = set(digests(SUITES[0], "libero_spatial"))
+    tree.unlink()
+    shutil.copytree(assets.installed_assets().path, tree, copy_function=os.symlink)
+    found = []
+    for xml in ("<mujoco/>", "<mujoco></mujoco>"):
+        write(tree / "new_objects/soda/soda.xml", xml)
+        perturbed, own = digests(SUITES[0], "libero_spatial")
+        assert own == plain
+        found.append(perturbed)
+    assert len({plain, *found}) == 3
 
 
 def test_a_problem_that_does_not_parse_is_named_with_its_line(small_copy):
