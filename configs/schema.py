@@ -288,8 +288,8 @@ class PlayedConfig(Preset):
             or offset:S (S + i). Without S: the run's seed. Default: the suite's.
         environment: Arguments of the suites' class, over those of their YAML files.
         only_available: Play only the tasks for which the assets lack nothing.
-        per_category: Play that many tasks of each of a suite's categories, the same ones everywhere. Default:
-            all.
+        per_category: Play that many tasks of each of a suite's categories, the same ones everywhere; with
+            --only-available, of those left. Default: all.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
