@@ -31,9 +31,12 @@ _START_PATH = tuple(sys.path)  # Python's path before classes of users are impor
 WORLD_MB = 500.0  # memory of a worker process with one world, megabytes
 
 
-def check_memory(num_envs: int) -> None:
-    """Check that the worlds of `--num-envs` fit into memory; a UsageError says how many do."""
-    available = available_mb()
+def check_memory(num_envs: int, *, idle: int = 0) -> None:
+    """Check that the worlds of `--num-envs` fit into memory; a UsageError says how many do.
+
+    `idle` is the number of worker processes that already wait for them.
+    """
+    available = available_mb() + idle * WORLD_MB
     if num_envs * WORLD_MB > available:
         room = int(available // WORLD_MB)
         remedy = f"give {room} or less" if room else "end other programs, or use a larger machine"
@@ -271,19 +274,8 @@ class LostJob:
     reason: str  # how the last worker ended
 
 
-class WorkerPool:
-    """Worker processes that wait for the next runner, by number."""
-
-    def __init__(self) -> None:
-        self.idle: dict[int, tuple[Connection, BaseProcess]] = {}
-
-    def close(self) -> None:
-        """End the processes."""
-        for connection, process in self.idle.values():
-            connection.close()
-            process.join(_SHUTDOWN_S)
-            process.kill()
-        self.idle.clear()
+IdleWorkers = dict[int, tuple[Connection, BaseProcess]]
+"""Worker processes that wait for the next runner, by number; they end with this process."""
 
 
 def run_in_workers(
@@ -291,7 +283,7 @@ def run_in_workers(
     queue: JobQueue[JobT],
     *,
     workers: int,
-    pool: WorkerPool | None = None,
+    pool: IdleWorkers | None = None,
     check: Callable[[], None],
     handler: RequestHandler,
     timeout_s: float = TIMEOUT_S,
@@ -306,7 +298,7 @@ def run_in_workers(
         UsageError: A worker cannot start.
         Exception: Any other exception that the runner raises.
     """
-    idle = {} if pool is None else pool.idle
+    idle = {} if pool is None else pool
     team = [_Worker(open_runner, number, idle) for number in range(min(workers, len(queue)))]
     completed = False
     try:
@@ -380,7 +372,7 @@ class _Worker:
         self,
         open_runner: OpenRunner[Any, Any],
         number: int,
-        idle: dict[int, tuple[Connection, BaseProcess]],
+        idle: IdleWorkers,
     ) -> None:
         """Take the idle process of that number, or start one."""
         self.number = number
@@ -459,7 +451,7 @@ class _Worker:
             self._failed_starts = 0
         return will_retry
 
-    def rest(self, idle: dict[int, tuple[Connection, BaseProcess]]) -> bool:
+    def rest(self, idle: IdleWorkers) -> bool:
         """Put the process among the idle ones. Returns whether it can do that."""
         if can_rest := self._is_ready and self._process.is_alive():
             self.send(_RunnerEnds())

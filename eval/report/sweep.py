@@ -61,9 +61,8 @@ _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """A run of the sweep; its episodes are in the order of their keys."""
+    """The options and results of a run of the sweep; its episodes are in the order of their keys."""
 
-    run: Run
     options: Mapping[str, Any]
     rows: RunRows
     episodes: Mapping[EpisodeKey, EpisodeResult]
@@ -87,7 +86,7 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         options = {axis: recorded[axis] for axis in AXES}
         options["motion"] = options["motion"] or str(Static())  # a grid may leave it out
         episodes = dict(sorted(of.records.episodes.items()))
-        cells.append(_Cell(run=run, options=options, rows=of, episodes=episodes))
+        cells.append(_Cell(options=options, rows=of, episodes=episodes))
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
     labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
@@ -115,7 +114,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     return Cell(
         **vars(overall),
-        run=cell.run.folder.run_id,
+        run=identity.run_id,
         options=dict(cell.options),
         device=identity.clock_device,
         texts_per_simulated_s=texts / simulated_s if simulated_s else None,
@@ -159,7 +158,7 @@ def _verdicts(
         for a, b in pairs
     )
     return {
-        "against": reference.run.folder.run_id,
+        "against": reference.rows.records.folder.run_id,
         "success": SuccessVerdict(
             verdict=success.verdict,
             identical=outcomes.graded == len(pairs) > 0 and same_trajectory,

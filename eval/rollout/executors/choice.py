@@ -3,7 +3,7 @@
 from configs.cli import format_option
 from configs.schema import ExecutionConfig
 from contracts.errors import UsageError
-from eval.rollout.executors.executor import SERIAL, Executor, Processes
+from eval.rollout.executors.executor import SERIAL, Executor, Processes, idle_workers
 from sim_envs.workers import TIMEOUT_S, check_memory
 
 
@@ -37,7 +37,7 @@ def choose_executor(config: ExecutionConfig) -> Executor:
         )
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "processes" or ray_address == "local":
-        check_memory(num_envs)
+        check_memory(num_envs, idle=len(idle_workers()))
     if name == "processes":
         return Processes(num_envs=num_envs, timeout_s=timeout_s)
     from eval.rollout.executors.ray import RayCluster, connect  # the package ray is optional

@@ -21,7 +21,7 @@ from eval.rollout.episode import (
     run_episode,
     worlds_of_process,
 )
-from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, WorkerPool, run_in_workers
+from sim_envs.workers import TIMEOUT_S, IdleWorkers, JobQueue, LostJob, run_in_workers
 
 ResultT = TypeVar("ResultT")
 Variants = Sequence[LoadedVariant[ResultT]]
@@ -100,7 +100,7 @@ class Processes(Executor):
                 EpisodePlayer.of(variants, blocks).open,
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
-                pool=_idle_workers() if self.lasting else None,
+                pool=idle_workers() if self.lasting else None,
                 check=interrupts.check,
                 handler=server,
                 timeout_s=self.timeout_s,
@@ -112,9 +112,9 @@ class Processes(Executor):
 
 
 @functools.cache
-def _idle_workers() -> WorkerPool:
-    """The workers that wait for the next evaluation, and end with this process."""
-    return WorkerPool()
+def idle_workers() -> IdleWorkers:
+    """The workers that wait for the next evaluation."""
+    return {}
 
 
 def queue_of(variants: Variants[Any], jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
