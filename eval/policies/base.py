@@ -23,6 +23,10 @@ class PolicyLostError(RuntimeError):
     """The policy is permanently unavailable, as after its server stopped: the run ends and can be resumed."""
 
 
+class QueryTimeoutError(RuntimeError):
+    """A policy did not answer in time."""
+
+
 class BadAnswerError(ValueError):
     """A policy answered a query with something other than actions."""
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -10,10 +11,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from contracts.episode import EpisodeKey
+from contracts.errors import one_line
 from contracts.observation import Observation
 from contracts.prompt import FieldsByTask
 from contracts.text import EpisodeEnd, Reply
-from eval.policies.base import BadAnswerError, BatchSlot, LoadedPolicy, PolicyLostError
+from eval.policies.base import BadAnswerError, BatchSlot, LoadedPolicy, PolicyLostError, QueryTimeoutError
 from eval.policies.openpi import OpenpiQueries, described
 from eval.policies.torch_objects import fatal_failure, inference_mode, runs_on, share_cores
 from oxygen.robots.openpi_keys import OpenpiKeys
@@ -34,7 +36,8 @@ class BatchInference(Protocol):
     def infer_batch(self, observations: list[dict[str, Any]], /) -> Sequence[Any]:
         """Answer each observation as openpi's `infer` does, or with the exception that ends its episode.
 
-        Each observation has openpi's keys and `row`, which is the same throughout an episode.
+        Each observation has openpi's keys and `row`, which is the same throughout an episode. If it fails
+        for several, it is called again with each alone.
         """
 
     def reset(self, rows: list[int], keys: list[EpisodeKey], /) -> None:
@@ -68,6 +71,7 @@ class Rows:
         self._rows = rows
         self._pad_to = pad_to
         self._acted: list[int] = []  # rows whose query has actions
+        self._has_failed = False  # for several rows together
 
     def reset(self, row: int, key: EpisodeKey) -> None:
         """See `BatchPolicy`."""
@@ -78,13 +82,12 @@ class Rows:
         began = time.perf_counter()
         queries = [self._rows[row].ask(observation) for row, observation in observations.items()]
         sent = time.perf_counter()
-        padding = [{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))
-        answers = self._answers([*queries, *padding])
+        answers = self._answers(queries)
         acted = {
             row: answer
             if isinstance(answer, BaseException)
             else _or_error(self._rows[row].take, answer, began, sent)
-            for row, answer in zip(observations, answers, strict=False)
+            for row, answer in zip(observations, answers, strict=True)
         }
         self._acted = [row for row, chunk in acted.items() if not isinstance(chunk, BaseException)]
         return acted
@@ -97,21 +100,39 @@ class Rows:
         """See `BatchPolicy`."""
         return self._rows[row].finish()
 
-    def _answers(self, queries: list[dict[str, Any]]) -> Sequence[Any]:
+    def _answers(self, queries: list[dict[str, Any]]) -> list[Any]:
+        """An answer to each, or an exception; if all fail together, each is asked alone."""
+        try:
+            return self._infer(queries)
+        except (PolicyLostError, QueryTimeoutError):
+            raise
+        except (Exception, SystemExit) as error:
+            if len(queries) == 1:
+                return [error]
+            if not self._has_failed:
+                sys.stderr.write(
+                    f"warning: infer_batch failed for {len(queries)} observations ({one_line(error)}); each "
+                    "is asked alone, now and whenever it fails\n"
+                )
+            self._has_failed = True
+        return [answer for query in queries for answer in self._answers([query])]
+
+    def _infer(self, queries: list[dict[str, Any]]) -> list[Any]:
+        padded = [*queries, *[{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))]
         try:
             with inference_mode():
-                answers = self._policy.infer_batch(queries)
+                answers = self._policy.infer_batch(padded)
         except Exception as error:
-            if lost := fatal_failure(error, len(queries)):
+            if lost := fatal_failure(error, len(padded)):
                 raise PolicyLostError(lost) from error
             raise
         if not isinstance(answers, list | tuple):
             kind = type(answers).__name__
             raise BadAnswerError(f"infer_batch returned {kind}, not a list with an answer per observation")
-        if len(answers) != len(queries):
-            counts = f"{len(answers)} answers for {len(queries)} observations"
+        if len(answers) != len(padded):
+            counts = f"{len(answers)} answers for {len(padded)} observations"
             raise BadAnswerError(f"infer_batch returned {counts}; return one for each, in their order")
-        return answers
+        return list(answers[: len(queries)])
 
 
 def _or_error(method: Callable[..., Result], *arguments: Any) -> Result | BaseException:

@@ -185,9 +185,12 @@ class LeRobotPolicy:
         batch = self._before(batch)
         self.model.reset()  # its queues hold one batch: every query starts anew
         steps = range(self._keys.interface.horizon or 1)
-        with self._autocast(), RowNoise([self._generator(seen["row"]) for seen in observations]):
+        queries = [self._queries.get(seen["row"], (0, 0)) for seen in observations]
+        with self._autocast(), RowNoise([_generator(*query) for query in queries]):
             actions = [self._after(self.model.select_action(dict(batch))) for _ in steps]
         chunks = torch.stack(actions, dim=1).float().cpu().numpy()
+        for seen, (seed, query) in zip(observations, queries, strict=True):  # one that fails is asked again
+            self._queries[seen["row"]] = seed, query + 1
         return [{"actions": chunk} for chunk in chunks]
 
     def try_out(self) -> None:
@@ -206,15 +209,14 @@ class LeRobotPolicy:
         if found != wanted:
             raise UsageError(f"its chunk has shape {list(found)}, its configuration says {list(wanted)}")
 
-    def _generator(self, row: int) -> torch.Generator:
-        seed, query = self._queries.get(row, (0, 0))
-        self._queries[row] = seed, query + 1
-        return torch.Generator().manual_seed(seed_of(f"{seed}.{query}") % 2**63)
-
     @contextlib.contextmanager
     def _autocast(self) -> Iterator[None]:
         with torch.autocast(self.device.partition(":")[0]) if self._mixed else contextlib.nullcontext():
             yield
+
+
+def _generator(seed: int, query: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(f"{seed}.{query}") % 2**63)
 
 
 class RowNoise(TorchFunctionMode):

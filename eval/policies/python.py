@@ -23,7 +23,14 @@ from contracts.errors import UsageError, unknown
 from contracts.interface import Interface
 from contracts.observation import Observation
 from contracts.prompt import FieldsByTask
-from eval.policies.base import BatchPolicy, BatchSlot, LoadedPolicy, Policy, SingleRowBatch
+from eval.policies.base import (
+    BatchPolicy,
+    BatchSlot,
+    LoadedPolicy,
+    Policy,
+    QueryTimeoutError,
+    SingleRowBatch,
+)
 from eval.policies.batches import opened_batches
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
 from eval.policies.torch_objects import runs_on, share_cores, weight_bytes
@@ -269,10 +276,6 @@ class WithImageSizes:
             for name, image in observation.images.items()
         }
         return self._policy.act(dataclasses.replace(observation, images=images))
-
-
-class QueryTimeoutError(RuntimeError):
-    """A policy did not answer in time."""
 
 
 def query_limit_s(policy: PolicyConfig, given: float | None) -> float | None:

@@ -108,6 +108,7 @@ def begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> None:
     variants, now = [run.folder.run_id for run in runs], _now()
     for run, description in zip(runs, described, strict=True):
         attempt = {**{name: description.get(name) for name in _PROVENANCE}, "started": now, "finished": None}
+        attempt["batch_size"] = run.config.batch_size
         attempts = [*(past_attempts(run.folder) if run.resumed else ()), attempt]
         (run.folder if run.resumed else _draft(run.folder)).write_manifest(
             {
@@ -149,13 +150,17 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     """The variants of the newest unfinished evaluation in `output_dir` with the given options.
 
     An evaluation with an error is unfinished. The given modes may be a subset of its modes:
-    `--mode unified --resume` resumes the demo. If there is none, a UsageError says so.
+    `--mode unified --resume` resumes the demo. A class with `infer_batch`, which may have run out of memory,
+    can go on with another batch size. If there is none, a UsageError says so.
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()
     others = redact({option: value for option, value in given.items() if option not in {"mode", "against"}})
+    size = {option: value for option, value in given.items() if option == "batch_size"}
     finished = []
     for variants in _evaluations_newest_first(output_dir):
+        if "padded_batches" in variants[0].folder.read_manifest().get("policy_inputs", {}):
+            variants = tuple(variant.with_options(size) for variant in variants)
         configs = [variant.config for variant in variants]
         known = set(modes) <= {config.mode for config in configs}
         if not known or not agrees(VariantsConfig.of(configs), others):

@@ -35,6 +35,7 @@ class _Manifest(TypedDict, total=False):
 
     config: _Planned
     protocol: dict[str, dict[str, Any]] | None
+    policy_inputs: dict[str, Any]
     variants: list[str]
     started: str
     attempts: Annotated[list[_Attempt], Field(min_length=1)]

@@ -1,6 +1,7 @@
 """One object of a class with `infer_batch` serves all worlds; a failure is one line or one episode."""
 
 import contextlib
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -133,27 +134,45 @@ def test_a_bad_row_concerns_its_episode_alone(mine, fault, why):
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ("answers.pop()", "infer_batch returned 2 answers for 3 observations"),
-        ("answers *= 2", "infer_batch returned 6 answers for 3 observations"),
-        ("return {'actions': np.zeros((3, 10, 7))}", "infer_batch returned dict, not a list"),
-        ("sys.exit(3)", "SystemExit(3)"),
         ("raise ValueError('odd')", "odd"),
+        ("sys.exit(3)", "SystemExit(3)"),
+        ("answers.pop()", "infer_batch returned 0 answers for 1 observations"),
+        ("answers *= 2", "infer_batch returned 2 answers for 1 observations"),
+        ("return {'actions': np.zeros((1, 10, 7))}", "infer_batch returned dict, not a list"),
     ],
 )
-def test_a_batch_that_cannot_be_told_apart_ends_all_of_its_episodes_and_no_others(mine, fault, why):
-    fault = f"if 3 not in rows:\n{' ' * 12}{fault}"
-    worlds = Worlds(mine(fault), 4, 4)
-    assert all(why in repr(each) for each in worlds.act(0, 1, 2).values())
-    assert worlds.act(3)[3].shape == (10, 7)
+@pytest.mark.parametrize("pads", [False, True])
+def test_a_row_that_fails_its_batch_is_asked_alone_and_ends_its_episode_alone(
+    mine, capsys, fault, why, pads
+):
+    worlds = Worlds(mine(f"if 1 in rows:\n{' ' * 12}{fault}", pads=pads), 3, 3)
+    if pads:
+        why = why.replace("0 answers for 1", "2 answers for 3").replace("2 answers for 1", "6 answers for 3")
+    for _ in range(2):
+        answers = worlds.act()
+        assert why in repr(answers.pop(1))
+        assert {world: chunk[0, 0] for world, chunk in answers.items()} == {0: 0.0, 2: 0.02}
+    padding = [-1, -1] if pads else []
+    assert worlds.policy.batches == 2 * [[0, 1, 2], *([row, *padding] for row in range(3))]
+    warning, *more = capsys.readouterr().err.splitlines()
+    assert re.match(r"warning: infer_batch failed for 3 observations \(.*\); each is asked alone", warning)
+    assert more == []
+
+
+def test_a_query_out_of_time_is_not_asked_again(mine):
+    target = mine("raise sys.modules['eval.policies.base'].QueryTimeoutError('too slow')")
+    worlds = Worlds(target, 3, 3)
+    assert {str(each) for each in worlds.act().values()} == {"too slow"}
+    assert len(worlds.policy.batches) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ("raise MemoryError", r"out of memory in a batch of 4 \(MemoryError: \); give --batch-size 2"),
-        ("raise RuntimeError('CUDA out of memory. Tried')", "in a batch of 4 .*; give --batch-size 2"),
-        ("raise type('OutOfMemoryError', (RuntimeError,), {})", "in a batch of 4 .*; give --batch-size 2"),
-        ("raise RuntimeError('CUDA error: unspecified')", "device is lost .*; start again with --resume"),
+        ("raise MemoryError", r"out of memory in a batch of 4 \(MemoryError: \); continue with --resume --batch-size 2"),
+        ("raise RuntimeError('CUDA out of memory. Tried')", "in a batch of 4 .*; continue with --resume --batch-size 2"),
+        ("raise type('OutOfMemoryError', (RuntimeError,), {})", "in a batch of 4 .*; continue with --resume --batch-size 2"),
+        ("raise RuntimeError('CUDA error: unspecified')", "device is lost .*; continue with --resume"),
     ],
 )
 def test_a_full_or_lost_device_ends_the_run_with_its_remedy(mine, fault, why):
@@ -209,12 +228,18 @@ def test_parallel_worlds_are_served_by_one_object_and_their_batches_recorded(tmp
 
 
 @pytest.mark.slow
-def test_a_run_out_of_memory_keeps_its_records_and_names_the_remedy(tmp_path, mine, capsys):
-    target = mine("if len(self.batches) == 4:\n                raise MemoryError", pads=True)
+def test_a_run_out_of_memory_keeps_its_records_and_goes_on_with_smaller_batches(tmp_path, mine, capsys):
+    full = "if len(self.batches) == 4 and len(rows) == 2:\n                raise MemoryError"
+    target = mine(full, pads=True)
     assert command(tmp_path, target, "--num-envs", 2, "--batch-size", 2) == INPUT_ERROR
     *_, last = capsys.readouterr().err.splitlines()
-    assert "out of memory in a batch of 2 (MemoryError: ); give --batch-size 1" in last
+    assert "out of memory in a batch of 2 (MemoryError: ); continue with --resume --batch-size 1" in last
     assert recorded(tmp_path).read_manifest()["status"] == "interrupted"
+    assert command(tmp_path, target, "--num-envs", 2, "--resume", "--batch-size", 1) == 0
+    manifest = recorded(tmp_path).read_manifest()
+    assert (manifest["status"], manifest["config"]["batch_size"]) == ("complete", 1)
+    assert [attempt["batch_size"] for attempt in manifest["attempts"]] == [2, 1]
+    assert {each.outcome for each in recorded(tmp_path).episodes().values()} == {Outcome.SUCCESS}
 
 
 COPIED = """

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.paths import locked
+from configs.schema import RunConfig
 from contracts.episode import Outcome
 from contracts.errors import UsageError
 from eval.records import provenance
@@ -74,7 +75,7 @@ def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
     [
         *({"config": 5}, {"config": {"task_ids": 5}}, {"config": {"num_trials_per_task": "x"}}),
         *({"protocol": [5]}, {"protocol": {"libero_object": 5}}, {"variants": 5}, {"started": 5}),
-        *({"attempts": []}, {"attempts": [5]}, {"attempts": [{"started": 5, "finished": None}]}),
+        *({"policy_inputs": 5}, {"attempts": []}, {"attempts": [5]}, {"attempts": [{"started": 5, "finished": None}]}),
     ],
 )
 def test_a_forged_manifest_is_one_line(forged, tmp_path, capsys):
@@ -85,6 +86,18 @@ def test_a_forged_manifest_is_one_line(forged, tmp_path, capsys):
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {})
     assert f"skipped {run.path}" in capsys.readouterr().err
+
+
+def test_a_policy_that_batches_may_go_on_with_another_batch_size(tmp_path):
+    config = RunConfig(policy="mine:Policy").model_dump(mode="json")
+    run = RunBuilder.at(tmp_path / "run", status="interrupted", config=config)
+    with pytest.raises(UsageError, match="nothing to resume"):
+        find_unfinished(tmp_path, {"batch_size": 2})
+    run.folder.write_manifest(run.folder.read_manifest() | {"policy_inputs": {"padded_batches": False}})
+    (resumed,) = find_unfinished(tmp_path, {"batch_size": 2})
+    assert resumed.config.batch_size == 2
+    (resumed,) = find_unfinished(tmp_path, {})
+    assert resumed.config.batch_size == 1
 
 
 def test_a_killed_attempt_ended_with_its_last_record(tmp_path):
