@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check results bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid train-tiny-memory bundle-tiny-memory
+.PHONY: setup demo test test-all check results bench bench-gpu lock train-tiny train-tiny-droid train-tiny-memory
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -35,7 +35,7 @@ check: setup
 # Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
 # The same command resumes; without its folder, a sweep is run anew.
 SWEEPS := surface surface_spatial spatial_latency modes memory memory_again
-RUN_SWEEP = $(PYTHON) -m eval.results runs/results/$*/*-sweep >/dev/null 2>&1 || \
+RUN_SWEEP = ls runs/results/$*/*-sweep/sweep.json >/dev/null 2>&1 || \
 	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
 
@@ -48,15 +48,9 @@ run-sweep-%: setup
 
 .NOTPARALLEL: results
 
-# Trains a bundled policy in the stages of configs/pipelines, in hours on two cores. The same command resumes.
+# Trains a bundled policy in the stages of scripts/pipelines, in hours on two cores. The same command resumes.
 train-tiny train-tiny-droid train-tiny-memory: train-%: setup
-	$(PYTHON) -m eval.pipeline $(subst -,_,$*)
-
-# Copies its last checkpoint into the package, with a model card from these runs (RESULTS="runs/A runs/B").
-RESULTS ?=
-
-bundle-tiny bundle-tiny-droid bundle-tiny-memory: bundle-%: train-%
-	$(PYTHON) -m eval.bundle --pipeline $(subst -,_,$*) $(if $(RESULTS),--results $(RESULTS))
+	$(PYTHON) -m scripts.pipeline $(subst -,_,$*)
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop

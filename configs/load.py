@@ -13,7 +13,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.paths import absolute, parse_yaml, read_text
 from configs.profile import ProfileConfig
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
-from configs.training import CollectConfig, PipelineConfig, TrainConfig
+from configs.training import CollectConfig, TrainConfig
 from contracts.errors import UsageError, unknown
 
 PresetT = TypeVar("PresetT", bound=Preset)
@@ -26,7 +26,6 @@ _KINDS: dict[type[Preset], tuple[str, str]] = {
     SweepConfig: ("config", "sweeps"),
     CollectConfig: ("config", "collections"),
     TrainConfig: ("config", "trainings"),
-    PipelineConfig: ("pipeline", "pipelines"),
     ProfileConfig: ("profile", "profiles"),
 }
 """Schema to its name in messages and the folder of its presets."""

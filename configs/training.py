@@ -1,4 +1,4 @@
-"""The options of collections of demonstrations, of trainings, and of pipelines of both."""
+"""The options of collections of demonstrations and of trainings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +15,6 @@ from configs.schema import (
     EnvSeedOption,
     ImageStorage,
     MotionOption,
-    Name,
     Pixels,
     PlayedConfig,
     Preset,
@@ -232,63 +231,3 @@ class TrainConfig(Preset):
         names = [*TrainConfig.model_fields]
         chosen = {"texts_only", "adapter", *names[names.index("steps") : names.index("eval_suite")]}
         return self.model_dump(mode="json", include=chosen)
-
-
-class CollectStep(CollectConfig):
-    """One call of `oxygen-eval collect`.
-
-    `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
-    """
-
-    # Name of the dataset's folder. Several steps may add to one dataset.
-    output: Name
-
-
-class PipelineStage(Preset):
-    """Collections, followed by one call of `oxygen-eval train`."""
-
-    name: Name  # name of the stage, and of the training's folder
-    collect: tuple[CollectStep, ...] = ()
-    # The training. Its `data` are names of datasets; `start_from` may be an earlier stage, for its
-    # checkpoint. Names with a slash are paths.
-    train: TrainConfig
-    # Step of the stage's checkpoint; None for the last one.
-    checkpoint: int | None = Field(default=None, gt=0)
-
-    @property
-    def step(self) -> int:
-        """The step of the stage's checkpoint."""
-        return self.train.steps if self.checkpoint is None else self.checkpoint
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        for name in ("actions_reach_prefix", "texts_reach_prefix"):
-            if name in self.train.model_fields_set:
-                raise ValueError(
-                    f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
-                    "train that stage with oxygen-eval train --config"
-                )
-        last = self.train.steps
-        if self.step != last and (self.step > last or self.step % self.train.save_every):
-            raise ValueError(
-                f"`checkpoint` is {self.step}, but the training has {last} steps and saves every "
-                f"{self.train.save_every}"
-            )
-        return self
-
-
-class PipelineConfig(Preset):
-    """The stages in which a policy is trained."""
-
-    output_dir: str  # folder of datasets and trainings, each in its own subfolder
-    environment: dict[str, str] = Field(default_factory=dict)  # environment variables of the trainings
-    defaults: Any = None  # place for YAML anchors; otherwise ignored
-    stages: tuple[PipelineStage, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _names_each_stage_once(self) -> Self:
-        names = [stage.name for stage in self.stages]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"`stages` has {name!r} twice; give each stage its own name")
-        return self

@@ -20,7 +20,6 @@ _COMMANDS = {
         "eval.bench.__main__",
         "Measure the modes without a simulator, and the roofline of each stage.",
     ),
-    "results": ("eval.results", "Print the tables of finished sweeps."),
     "compare": ("eval.compare", "Compare two runs of the same episodes."),
     "leaderboard": ("eval.leaderboard", "Rank recorded runs."),
     "report": ("eval.report.__main__", "Write a page about runs or a sweep."),
@@ -30,14 +29,10 @@ _COMMANDS = {
     "merge": ("eval.merge", "Merge shards."),
     "collect": ("eval.collect.__main__", "Collect demonstrations (extra train)."),
     "train": ("eval.train.__main__", "Train a policy on demonstrations (extra train)."),
-    "pipeline": ("eval.pipeline", "Collect and train in stages (extra train)."),
-    "bundle": ("eval.bundle.__main__", "Copy a checkpoint into the package, with a card."),
     "preflight": ("eval.preflight", "Check whether this machine is ready."),
     "setup": ("eval.setup", "Install LIBERO, LIBERO-plus or LIBERO-PRO."),
 }
 """Name to module, imported only when its command runs, and help."""
-_MAINTENANCE = ("results", "pipeline", "bundle")
-"""Commands of this project's maintainers, which help does not list."""
 
 app = App(
     name="oxygen-eval",
@@ -47,7 +42,7 @@ app = App(
 
 
 def _add(name: str, module: str, about: str) -> None:
-    @app.command(name=name, help=about, help_flags=(), version_flags=(), show=name not in _MAINTENANCE)
+    @app.command(name=name, help=about, help_flags=(), version_flags=())
     def run(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         command = importlib.import_module(module)
         if hasattr(command, "app"):

@@ -25,7 +25,7 @@ def main(
 
     Args:
         runs: Folder of a run; with latex, of any number of runs.
-        to: lerobot (eval_info.json), vla-eval (aggregate JSON), junit (XML for CI), csv (a line per episode),
+        to: lerobot (eval_info.json), vla-eval (aggregate JSON), csv (a line per episode),
             latex (the leaderboard's table of policies and suites) or model-card (Hugging Face's model-index).
         columns: With latex, columns to show instead of the default ones, such as
             "policy,success,95 % interval,n,time to success".

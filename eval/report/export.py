@@ -2,16 +2,14 @@
 
 import dataclasses
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from configs.assets import badged
 from configs.console import visible_text
 from contracts.clock import PAUSED
-from contracts.episode import EpisodeResult, Outcome, graded_only, solved
+from contracts.episode import EpisodeResult, graded_only, solved
 from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import eval_times, lerobot_group, lerobot_metrics
@@ -22,7 +20,6 @@ from eval.report.leaderboard import leaderboard_latex, read_leaderboard
 from eval.report.table import to_csv
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLUMNS = (
     *("task", "language", "outcome", "steps", "queries", "simulated_s", "held_steps"),
     *("progress", "tokens", "policy_s", "wall_s", "error"),
@@ -120,43 +117,6 @@ def vla_eval(folder: RunFolder) -> str:
     )
 
 
-def junit(folder: RunFolder) -> str:
-    """JUnit XML: a test suite per task suite, a test case per episode."""
-    run, episodes = _read(RunRecords(folder))
-    suites = defaultdict[str, list[EpisodeResult]](list)
-    for episode in episodes:
-        suites[episode.key.suite].append(episode)
-
-    def counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
-        graded = graded_only(episodes)
-        return {
-            "tests": str(len(episodes)),
-            "failures": str(sum(not solved(episode) for episode in graded)),
-            "errors": str(len(episodes) - len(graded)),
-            "time": f"{sum(episode.wall_s for episode in episodes):.3f}",
-        }
-
-    root = ET.Element("testsuites", {"name": _in_xml(run.run_id), **counts(episodes)})
-    for suite, members in suites.items():
-        name = badged(suite, run.assets.name)
-        element = ET.SubElement(root, "testsuite", {"name": name, **counts(members)})
-        for episode in members:
-            case = ET.SubElement(
-                element,
-                "testcase",
-                classname=f"{episode.key.suite}.{episode.key.task_id}",
-                name=f"{_in_xml(episode.instruction)} [init {episode.key.init_id}, seed {episode.key.seed}]",
-                time=f"{episode.wall_s:.3f}",
-            )
-            if not solved(episode):
-                kind = "error" if episode.outcome is Outcome.ERROR else "failure"
-                message = _in_xml(episode.error or f"not solved in {episode.steps} control steps")
-                found = ET.SubElement(case, kind, type=episode.outcome.value, message=message)
-                found.text = _in_xml(episode.traceback or "") or None
-    ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
 def episodes_csv(folder: RunFolder) -> str:
     """CSV with a line per episode; unknown values are empty.
 
@@ -215,7 +175,6 @@ def model_card(folder: RunFolder) -> str:
 FORMATS: Mapping[str, Callable[[RunFolder], str]] = {
     "lerobot": lerobot,
     "vla-eval": vla_eval,
-    "junit": junit,
     "csv": episodes_csv,
     "latex": latex,
     "model-card": model_card,
@@ -241,13 +200,9 @@ def _read_rates(folder: RunFolder) -> tuple[RunIdentity, RunRows]:
     if exceeds(errors, len(episodes)):
         raise UsageError(
             f"{folder.path}: {errors} of {pluralize(len(episodes), 'episode')} ended in an error, more than "
-            f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
+            f"{ERROR_BUDGET:g} %; run it again, or export csv or vla-eval, which list them"
         )
     return run, RunRows(records)
-
-
-def _in_xml(text: str) -> str:
-    return _NOT_IN_XML.sub("\ufffd", visible_text(text))
 
 
 def _json(content: Mapping[str, Any]) -> str:

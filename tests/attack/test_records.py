@@ -22,7 +22,6 @@ READERS = [
     (MANIFEST, "eval.merge", "runs/a runs/b"),
     (MANIFEST, "eval.media", "runs/a runs/b"),
     (MANIFEST, "eval.watch", "runs/a"),
-    (MANIFEST, "eval.bundle.__main__", "--results runs/a"),
     (MANIFEST, "eval.libero", "--policy noop --task-ids 0 --init-ids 0 --clock replay:runs/a"),
     (EPISODES, "eval.export", "runs/a --format csv"),
     ("checkpoint/policy.yaml", "eval.libero", "--policy ./checkpoint"),

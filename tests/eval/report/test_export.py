@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -62,24 +61,6 @@ def test_vla_evals_aggregate_counts_errors_as_failures(tmp_path, run):
     tasks = json.loads(FORMATS["vla-eval"](built.folder))["tasks"]
     named = {task["task"].removeprefix("libero_object/"): task["mean_success"] for task in tasks}
     assert named == {"push (0)": 1.0, "push (1)": 0.0, "pull": 1.0}
-
-
-def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path, monkeypatch):
-    built = RunBuilder.at(tmp_path / "run").add_all("ste")
-    built.add(episode(key(3), "error", error="\x1b[31m <broken>", traceback="at \x00 & more"))
-    monkeypatch.chdir(built.path)
-    root = ET.fromstring(FORMATS["junit"](RunFolder(Path())))
-    assert root.get("name") == "run"
-    (suite,) = root
-    for element in (root, suite):
-        counts = [element.get(name) for name in ("tests", "failures", "errors", "time")]
-        assert counts == ["4", "1", "2", "40.000"]
-    solved, timeout, _, broken = suite
-    assert (solved.tag, solved.get("classname"), len(solved)) == ("testcase", "libero_object.0", 0)
-    assert solved.get("name") == "do task 0 [init 0, seed 7]"
-    assert timeout.find("failure").get("message") == "not solved in 100 control steps"
-    assert broken.find("error").get("message") == "␛[31m <broken>"
-    assert broken.find("error").text == "at ␀ & more"
 
 
 def test_csv_has_a_line_per_episode(run):
@@ -143,9 +124,9 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
 def test_the_command_prints_or_writes(run, tmp_path, capsys, refused):
     assert call(export.app, run.path, "--format", "csv") == 0
     assert capsys.readouterr().out == FORMATS["csv"](run)
-    file = tmp_path / "junit.xml"
-    assert call(export.app, run.path, "--format", "junit", "--output", str(file)) == 0
-    assert file.read_text() == FORMATS["junit"](run)
+    file = tmp_path / "run.csv"
+    assert call(export.app, run.path, "--format", "csv", "--output", str(file)) == 0
+    assert file.read_text() == FORMATS["csv"](run)
     capsys.readouterr()
     assert "did you mean 'lerobot'" in refused(export.app, run.path, "--format", "lerbot")
     below = ("--format", "csv", "--output", file / "below")

@@ -1,1 +1,0 @@
-"""Puts a trained checkpoint into the package, with its test results and a model card."""
