@@ -106,7 +106,7 @@ class Rows:
             return self._infer(queries)
         except (PolicyLostError, QueryTimeoutError):
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episode concerned
             if len(queries) == 1:
                 return [error]
             if not self._has_failed:

@@ -66,10 +66,8 @@ def fatal_failure(error: BaseException, size: int) -> str | None:
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(shown) or "OutOfMemoryError" in shown:
         if size == 1:
             return None
-        return (
-            f"the policy is out of memory in a batch of {size} ({shown}); continue with --resume --batch-size "
-            f"{size // 2}"
-        )
+        full = f"the policy is out of memory in a batch of {size} ({shown})"
+        return f"{full}; continue with --resume --batch-size {size // 2}"
     if "AcceleratorError" in shown or _DEVICE_LOST.search(shown):
         return f"the policy's device is lost ({shown}); continue with --resume"
     return None

@@ -158,9 +158,9 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     others = redact({option: value for option, value in given.items() if option not in {"mode", "against"}})
     size = {option: value for option, value in given.items() if option == "batch_size"}
     finished = []
-    for variants in _evaluations_newest_first(output_dir):
-        if "padded_batches" in variants[0].folder.read_manifest().get("policy_inputs", {}):
-            variants = tuple(variant.with_options(size) for variant in variants)
+    for recorded in _evaluations_newest_first(output_dir):
+        batches = "padded_batches" in recorded[0].folder.read_manifest().get("policy_inputs", {})
+        variants = tuple(each.with_options(size) for each in recorded) if batches else recorded
         configs = [variant.config for variant in variants]
         known = set(modes) <= {config.mode for config in configs}
         if not known or not agrees(VariantsConfig.of(configs), others):

@@ -142,9 +142,7 @@ def test_a_bad_row_concerns_its_episode_alone(mine, fault, why):
     ],
 )
 @pytest.mark.parametrize("pads", [False, True])
-def test_a_row_that_fails_its_batch_is_asked_alone_and_ends_its_episode_alone(
-    mine, capsys, fault, why, pads
-):
+def test_a_row_that_fails_its_batch_is_asked_alone_and_ends_its_episode_alone(mine, capsys, fault, why, pads):
     worlds = Worlds(mine(f"if 1 in rows:\n{' ' * 12}{fault}", pads=pads), 3, 3)
     if pads:
         why = why.replace("0 answers for 1", "2 answers for 3").replace("2 answers for 1", "6 answers for 3")
@@ -169,9 +167,9 @@ def test_a_query_out_of_time_is_not_asked_again(mine):
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ("raise MemoryError", r"out of memory in a batch of 4 \(MemoryError: \); continue with --resume --batch-size 2"),
-        ("raise RuntimeError('CUDA out of memory. Tried')", "in a batch of 4 .*; continue with --resume --batch-size 2"),
-        ("raise type('OutOfMemoryError', (RuntimeError,), {})", "in a batch of 4 .*; continue with --resume --batch-size 2"),
+        ("raise MemoryError", r"out of memory in a batch of 4 \(MemoryError: \); .* --resume --batch-size 2"),
+        ("raise RuntimeError('CUDA out of memory. Tried')", "in a batch of 4 .* --resume --batch-size 2"),
+        ("raise type('OutOfMemoryError', (RuntimeError,), {})", "in a batch of 4 .* --resume --batch-size 2"),
         ("raise RuntimeError('CUDA error: unspecified')", "device is lost .*; continue with --resume"),
     ],
 )

@@ -75,7 +75,8 @@ def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
     [
         *({"config": 5}, {"config": {"task_ids": 5}}, {"config": {"num_trials_per_task": "x"}}),
         *({"protocol": [5]}, {"protocol": {"libero_object": 5}}, {"variants": 5}, {"started": 5}),
-        *({"policy_inputs": 5}, {"attempts": []}, {"attempts": [5]}, {"attempts": [{"started": 5, "finished": None}]}),
+        {"policy_inputs": 5},
+        *({"attempts": []}, {"attempts": [5]}, {"attempts": [{"started": 5, "finished": None}]}),
     ],
 )
 def test_a_forged_manifest_is_one_line(forged, tmp_path, capsys):
