@@ -12,6 +12,7 @@ from configs.errors import check
 from configs.language_task import LanguageTaskConfig
 from configs.paths import absolute, parse_yaml, read_text
 from configs.profile import ProfileConfig
+from configs.protocol import ProtocolConfig
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
 from configs.training import CollectConfig, TrainConfig
 from contracts.errors import UsageError, unknown
@@ -27,6 +28,7 @@ _KINDS: dict[type[Preset], tuple[str, str]] = {
     CollectConfig: ("config", "collections"),
     TrainConfig: ("config", "trainings"),
     ProfileConfig: ("profile", "profiles"),
+    ProtocolConfig: ("protocol", "protocols"),
 }
 """Schema to its name in messages and the folder of its presets."""
 

@@ -38,6 +38,8 @@ Dtype = Literal["float32", "bfloat16"]
 DecodeWeights = Literal["int8"]
 AdapterMask = Literal["exact", "published"]
 ImageStorage = Literal["png", "video"]
+SettleGripper = Literal["open", "zero"]
+InitialStates = Literal["stored", "placement"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 WHAT = Parameter(group=Group("What to run", sort_key=1))
@@ -99,7 +101,33 @@ def _spelled(parse: Callable[[str], Any]) -> tuple[Parameter, BeforeValidator, P
     return Parameter(accepts_keys=False, n_tokens=1), BeforeValidator(read), PlainSerializer(str)
 
 
-_PROFILES = [Path(file.name).stem for file in (resources.files("configs") / "profiles").iterdir()]
+def _presets(folder: str) -> list[str]:
+    return sorted(Path(file.name).stem for file in (resources.files("configs") / folder).iterdir())
+
+
+_PROFILES, _PROTOCOLS = _presets("profiles"), _presets("protocols")
+_NOT_EXPRESSIBLE = {
+    "x-vla": "it commands absolute poses and observes the controller's rotation matrix, and LIBERO is played "
+    "with deltas here"
+}
+"""Protocols that cannot be followed, and why."""
+
+
+def _followed(protocol: str) -> str:
+    if protocol in _NOT_EXPRESSIBLE:
+        raise UsageError(
+            f"protocol {protocol} cannot be followed: {_NOT_EXPRESSIBLE[protocol]}; choose one of "
+            f"{', '.join(_PROTOCOLS)}"
+        )
+    if protocol not in _PROTOCOLS:
+        raise unknown("protocol", protocol, _PROTOCOLS)
+    return protocol
+
+
+ProtocolName = Annotated[str, AfterValidator(_followed)]
+"""The protocol of a published runner; `configs.protocol.ProtocolConfig` is what it says."""
+CHUNK = "chunk"  # control steps between queries: as many as an answer has actions
+
 ClockOption = Annotated[Clock, *_spelled(functools.partial(parse_clock, profiles=_PROFILES))]
 MotionOption = Annotated[ObjectMotion, *_spelled(parse_motion)]
 EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
@@ -153,6 +181,7 @@ class SuiteConfig(Preset):
         world: The class that loads it, as `package.module:Class`.
         max_steps: Control steps after settling until an episode is a timeout.
         settle_steps: Control steps of the hold action before the first query, while objects settle.
+        settle_gripper: Command of the gripper in these: `open`, or `zero`, which leaves it half open.
         trials_per_task: Episodes per task, one per stored initial state.
         control_hz: Control steps per simulated second.
         camera_size: Height of a camera image, pixels; also the width of square images.
@@ -161,6 +190,8 @@ class SuiteConfig(Preset):
         motion: Motion of the object to grasp until it is touched, as `contracts.motion` reads it; None
             if nothing can move.
         env_seed: Seeding of the environment in stored initial states, as `contracts.env_seed` reads it.
+        initial_states: `stored`, or `placement`: objects as the reset of the same number places them.
+        base: The suite whose place it has in a protocol by name; None for itself.
         test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
             are collected.
         environment: Further arguments of the class.
@@ -179,6 +210,9 @@ class SuiteConfig(Preset):
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionOption | None = None
     env_seed: EnvSeedOption = BY_RUN
+    settle_gripper: SettleGripper = "open"
+    initial_states: InitialStates = "stored"
+    base: Name | None = Field(default=None, exclude=True)
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
     folder: Path | None = Field(default=None, exclude=True)
@@ -315,6 +349,12 @@ class EpisodesConfig(PlayedConfig):
         policy: tiny (default; for droid tiny_droid), expert, noop, random or another preset; a YAML file; the
             folder of a checkpoint written by `oxygen-eval train`; a class, as package.module:Class or
             file.py:Class; or a server, ws://host:port.
+        protocol: LIBERO as a published runner plays it: openpi (equals the default), openvla, openvla-oft,
+            lerobot, vla-eval, starvla, dexbotic, libero, groot or rlinf. With an option that changes it, it
+            is called openpi* and so on.
+        settle_gripper: Gripper in the settle steps: open, or zero, which leaves it half open. Default: open.
+        initial_states: stored, or placement: as LIBERO's reset places objects. Default: stored.
+        camera_size: Height and width of rendered images, pixels. Default: the suite's.
         policy_kwargs: Keyword arguments of a class or a server.
         decode_weights: Data type of the weights that decode texts: int8 changes texts, but no action.
             Default: that of the computation.
@@ -340,6 +380,10 @@ class EpisodesConfig(PlayedConfig):
     """
 
     policy: Annotated[PolicyText, WHAT, Parameter(show_default=False)] = "tiny"
+    protocol: Annotated[ProtocolName | None, PROTOCOL] = None
+    settle_gripper: Annotated[SettleGripper | None, PROTOCOL] = None
+    initial_states: Annotated[InitialStates | None, PROTOCOL] = None
+    camera_size: Annotated[Pixels | None, PROTOCOL] = None
     policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
     decode_weights: Annotated[DecodeWeights | None, WHAT] = None
     adapter: Annotated[str | None, WHAT] = None

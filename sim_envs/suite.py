@@ -29,7 +29,10 @@ _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",
     "env_seed": "seeds its world with the run's seed before every episode",
+    "settle_gripper": "waits with its own hold action",
+    "initial_states": "has no placement of its own",
 }
+_DEFAULTS = (None, Static(), BY_RUN, "open", "stored")  # of these
 
 
 StateSource = Literal["stored", "sampled"]
@@ -166,7 +169,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     """
 
     environment_type: type[EnvironmentT]  # schema of the protocol's `environment`
-    supports: ClassVar[tuple[str, ...]] = ()  # which of `variation`, `motion`, `env_seed` its worlds follow
+    supports: ClassVar[tuple[str, ...]] = ()  # which of the optional fields its worlds follow
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Check the `environment` of a protocol; a UsageError if it is invalid, or assets are named."""
@@ -265,7 +268,7 @@ def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **ov
         config = config.model_copy(update={"env_seed": config.env_seed.resolved(seed)})
     for field, complaint in _OPTIONAL.items():
         value = getattr(config, field)
-        if value not in (None, Static(), BY_RUN) and field not in getattr(factory, "supports", ()):
+        if value not in _DEFAULTS and field not in getattr(factory, "supports", ()):
             in_file, option = f"leave `{field}` out of {name}", f"leave out {format_option(field, True)}"
             given = f"{field.replace('_', ' ')} {value}"
             raise UsageError(

@@ -206,11 +206,12 @@ def described(
     keys, size = policy.keys, policy.keys.image_size
     sizes = {camera: list(declared) for camera, declared in keys.declared_sizes.items()}
     inputs = {"keys": list(keys.names), "image_size": sizes or (size and list(size)), **inputs}
+    own_sizes = dict.fromkeys(keys.images.values(), size) if size and keys.robot else {}
     if keys.resize != "pad":
         inputs["image_resize"] = keys.resize
     return LoadedPolicy(
         interface=policy.interface,
-        image_sizes=keys.declared_sizes,
+        image_sizes=keys.declared_sizes or own_sizes,
         inputs=inputs,
         in_world=in_world,
         writes_texts=policy.writes_texts,

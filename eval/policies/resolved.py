@@ -141,6 +141,14 @@ class ResolvedPolicy:
         return dataclasses.replace(robot.interface, name=self.policy.name, horizon=horizon)
 
     @property
+    def image_sizes(self) -> dict[str, tuple[int, int]]:
+        """The height and width to which it resizes each camera's image, if known before loading."""
+        if self.interface is None:
+            return {}
+        side = preset(self.policy.model or self.policy.name).image_size
+        return dict.fromkeys(self.interface.observation.camera_names, (side, side))
+
+    @property
     def is_served(self) -> bool:
         """Whether one process serves it to all worlds, rather than each worker loading it."""
         return self.policy.kind in ("oxygen", "python", "lerobot")

@@ -44,6 +44,8 @@ def describe_suite(
         "env_seed",
         *(["variation"] if suite.protocol.variation is None else []),
         *(["motion"] if suite.protocol.moving is None else []),
+        *(["settle_gripper"] if suite.protocol.settle_gripper == "open" else []),
+        *(["initial_states"] if suite.protocol.initial_states == "stored" else []),
     }
     env_seed = suite.protocol.env_seed
     return {

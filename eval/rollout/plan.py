@@ -8,13 +8,15 @@ from typing import Any
 
 from configs.cli import format_option
 from configs.errors import check
+from configs.load import load
+from configs.protocol import ProtocolConfig
 from configs.schema import AXES, RunConfig, SuiteConfig, SweepConfig, Wordings
 from contracts.clock import PAUSED, Clock, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import seed_of
 from eval.rollout.pricing import open_pricing
-from sim_envs.suite import StateSource, Suite, Task, open_suite
+from sim_envs.suite import StateSource, Suite, Task, find_suite, open_suite
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     plans = []
     given: dict[str, str] = {}
     for name in config.suites:
-        changes = {**overridden(config), **overrides}
+        changes = {**_by_name(config, name), **overridden(config), **overrides}
         suite = open_suite(name, assets=config.assets, seed=config.seed, **changes)
         if (known := suite.protocol.name) in given:
             raise UsageError(
@@ -144,8 +146,10 @@ def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
     return TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)
 
 
-def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
+def make_plans(variants: Sequence[RunConfig], *, chunk: int | None = None) -> list[EpisodePlan]:
     """One plan per variant, as `make_plan`: the same episodes, under the variant's protocol.
+
+    A `chunk` is the number of actions in an answer, where a protocol by name executes all of them.
 
     Variants with the same protocol share a plan.
     """
@@ -153,9 +157,24 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
     plans = []
     for config in variants:
         overrides = repr(overridden(config))
-        made[overrides] = made.get(overrides) or make_plan(config)
+        steps = {} if chunk is None or not plays_chunks(config) else {"replan_steps": chunk}
+        made[overrides] = made.get(overrides) or make_plan(config, **steps)
         plans.append(made[overrides])
     return plans
+
+
+def _by_name(config: RunConfig, suite: str) -> dict[str, Any]:
+    """The fields of a suite's protocol that the protocol by name sets."""
+    if config.protocol is None:
+        return {}
+    own, _ = find_suite(suite)
+    return load(ProtocolConfig, config.protocol).fields_of(own)
+
+
+def plays_chunks(config: RunConfig) -> bool:
+    """Whether the protocol by name executes all actions of an answer, and no option says otherwise."""
+    named = None if config.protocol is None else load(ProtocolConfig, config.protocol)
+    return named is not None and named.plays_chunks and config.replan_steps is None
 
 
 def overridden(config: RunConfig) -> dict[str, Any]:
@@ -163,6 +182,9 @@ def overridden(config: RunConfig) -> dict[str, Any]:
     given = {
         "max_steps": config.max_steps,
         "settle_steps": config.num_steps_wait,
+        "settle_gripper": config.settle_gripper,
+        "initial_states": config.initial_states,
+        "camera_size": config.camera_size,
         "variation": config.variation,
         "motion": config.motion,
         "env_seed": config.env_seed,

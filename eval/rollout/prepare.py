@@ -24,12 +24,15 @@ from eval.rollout.episode import Variant
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.machine import require_quick_checks
-from eval.rollout.plan import EpisodePlan, make_plans
+from eval.rollout.plan import EpisodePlan, make_plans, plays_chunks
 from eval.rollout.pricing import ProfilePricing, open_pricing
 from eval.rollout.rollout import averaged_channels
 from oxygen.robots.openpi_keys import keys_of_suite
 from sim_envs.scripted.policy import HORIZON, Random
 from sim_envs.suite import Suite, Task
+
+_SCRIPTED = ("expert", "noop", "random")
+"""Kinds of policies that the suite's package plays, with chunks of `HORIZON` actions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,7 +129,12 @@ def prepare(
     if resolved.policy.kind == "oxygen":  # others say only when loaded which fields their prompts have
         check_feedback(configs, resolved.feedback, policy=resolved.policy.name)
     limit_s = query_limit_s(resolved.policy, query_timeout_s)
-    check_playable(*plans, kind=resolved.policy.kind, interface=resolved.interface)
+    check_playable(
+        *plans,
+        kind=resolved.policy.kind,
+        interface=resolved.interface,
+        image_sizes=resolved.image_sizes,
+    )
     variants = []
     for run, plan in zip(runs, plans, strict=True):
         _check_overlap(plan, run.config.overlap, resolved.policy)
@@ -151,6 +159,7 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
     """
     configs, name, (policy, *_) = evaluation.configs, evaluation.policy.policy.name, policies
     remarks = [policy.remark for policy in policies if policy.remark]
+    evaluation = _in_chunks(evaluation, policy)
     if evaluation.policy.interface is None and policy.interface is not None:
         plans = [variant.plan for variant in evaluation.variants]
         check_playable(*plans, interface=policy.interface, image_sizes=policy.image_sizes)
@@ -172,6 +181,26 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
                 "does not run on it; choose another clock, such as fixed:100,300 or measured"
             )
     return dataclasses.replace(evaluation, variants=variants, remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _in_chunks(evaluation: Evaluation, policy: LoadedPolicy) -> Evaluation:
+    """The evaluation with a query after each chunk in variants whose protocol by name plays whole chunks."""
+    configs, resolved = evaluation.configs, evaluation.policy
+    if not any(map(plays_chunks, configs)):
+        return evaluation
+    interface = policy.interface or resolved.interface
+    declared = None if interface is None else interface.horizon
+    chunk = HORIZON if resolved.policy.kind in _SCRIPTED else declared
+    if chunk is None:
+        raise UsageError(
+            f"protocol {configs[0].protocol} executes all actions of an answer, and policy "
+            f"{resolved.policy.name!r} does not declare how many (`horizon`); give --replan-steps N"
+        )
+    plans = make_plans(configs, chunk=chunk)
+    variants = zip(evaluation.variants, plans, strict=True)
+    return dataclasses.replace(
+        evaluation, variants=tuple(dataclasses.replace(variant, plan=plan) for variant, plan in variants)
+    )
 
 
 def _in_mode_actions(variant: Variant) -> Variant:
@@ -198,7 +227,7 @@ def check_playable(
     tasks = {id(task): task for plan in plans for task in plan.tasks}.values()
     for suite in {id(task.suite): task.suite for task in tasks}.values():
         chosen, steps = [each.task for each in tasks if each.suite is suite], suite.protocol.replan_steps
-        horizon = HORIZON if kind in ("expert", "noop", "random") else None
+        horizon = HORIZON if kind in _SCRIPTED else None
         if interface is not None:
             _check_conventions(interface, suite, image_sizes or {})
             horizon = interface.horizon
@@ -237,7 +266,7 @@ def _check_conventions(
             raise UsageError(
                 f"camera {camera!r}: policy {interface.name!r} declares {height} × {width} pixels, and "
                 f"{suite.protocol.name} renders {have}, which is not enlarged: declare at most {have}, or "
-                f"play a copy of the suite's YAML with `camera_size: {height}`"
+                f"give --camera-size {height}"
             )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, UInt8
 from typing_extensions import override
 
+from configs.schema import InitialStates, SettleGripper
 from contracts.env_seed import BY_RUN, EnvSeed
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
@@ -208,6 +209,10 @@ class _StreamPosition:
 
 ACTION_SIZE = 7  # end-effector delta (position, axis-angle) and gripper (-1 open, +1 close), in [-1, 1]
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])  # holds still with an open gripper
+_SETTLE_ACTIONS: Mapping[SettleGripper, Float64[np.ndarray, " 7"]] = {
+    "open": SETTLE_ACTION,
+    "zero": np.zeros(7),
+}
 
 # Standard deviation (rad) of the resting arm's joints over LIBERO's stored initial states: robosuite's.
 _REST_NOISE = 0.02
@@ -242,6 +247,8 @@ class LiberoSim(World):
         camera_size: int = 256,
         motion: Shuttle | Drift | None = None,
         env_seed: EnvSeed = BY_RUN,
+        initial_states: InitialStates = "stored",
+        settle_gripper: SettleGripper = "open",
     ) -> None:
         """Build and compile the task's model. No renderer is opened before the first `observe`.
 
@@ -251,6 +258,8 @@ class LiberoSim(World):
             camera_size: Height and width of camera images, pixels.
             motion: Motion of objects to be grasped, until they are touched; None for no motion.
             env_seed: Seeding of LIBERO's placement in stored initial states.
+            initial_states: Whether that of a reset is followed by the stored state.
+            settle_gripper: Command of the gripper while objects settle.
 
         A UsageError if a library has an unsupported version, or assets are missing.
         """
@@ -263,7 +272,8 @@ class LiberoSim(World):
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = contact_checker(self._data)
         self._restore = _restorer(self.env)
-        self._env_seed = env_seed
+        self._env_seed, self._restores = env_seed, initial_states == "stored"
+        self._settle_action = _SETTLE_ACTIONS[settle_gripper]
         self._joint_samplers = tuple(self.env.object_property_initializers)
         self._stream: tuple[int, list[_StreamPosition]] = (-1, [])  # a seed, and where its resets begin
         self._after_reset: Any = None  # state of NumPy's global generator, which LIBERO-plus draws noise from
@@ -294,8 +304,10 @@ class LiberoSim(World):
                 )
             env_seed, earlier_resets = self._env_seed.draws(init_id, seed)
             self._reset_env(env_seed, earlier_resets)
-            self.env.sim.set_state_from_flattened(state)
-        self.env.sim.forward()
+            if self._restores:
+                self.env.sim.set_state_from_flattened(state)
+        if self._restores or init_id >= FIRST_SAMPLED:
+            self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
         key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
         self._noise = self._noise_of(key)
@@ -304,7 +316,7 @@ class LiberoSim(World):
         self._arm = ArmController(self.env)
         self._expose()
         for _ in range(settle_steps):
-            self._control_step(SETTLE_ACTION)
+            self._control_step(self._settle_action)
         if self._motion is not None:
             camera = self._model.camera(CAMERAS["image"]).id
             bounds = Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)

@@ -30,7 +30,7 @@ class LiberoSuite:
     """One of LIBERO's suites, or ours on its assets. Implements `sim_envs.suite.Suite`."""
 
     environment_type: type[Preset] = Preset
-    supports = ("motion", "env_seed")
+    supports = ("motion", "env_seed", "settle_gripper", "initial_states")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Find the suite's assets.
@@ -94,6 +94,8 @@ class LiberoSuite:
             camera_size=self.protocol.camera_size,
             motion=self.protocol.moving,
             env_seed=self.protocol.env_seed,
+            initial_states=self.protocol.initial_states,
+            settle_gripper=self.protocol.settle_gripper,
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:

@@ -45,8 +45,12 @@ def in_liberos_own_environment(
     *,
     steps: int,
     shown: bool,
+    stored: bool = True,
+    settle: np.ndarray = SETTLE_ACTION,
 ) -> dict[int, Trial]:
     """The loop of openpi (`stream S`) or LeRobot (`offset S`) in hf-libero's environment.
+
+    Objects lie as a stored state has them, or as the reset places them.
 
     Pictures are drawn only if they are shown, and only in these trials: drawing takes most of the time.
     """
@@ -71,9 +75,10 @@ def in_liberos_own_environment(
             env.reset()
             if trial not in trials:
                 continue
-            env.set_init_state(get_init_state(task, trial))
+            if stored:
+                env.set_init_state(get_init_state(task, trial))
             before = np.random.get_state()  # noqa: NPY002
-            for action in [*[SETTLE_ACTION] * (steps // 2), *actions_of(trial, steps)]:
+            for action in [*[settle] * (steps // 2), *actions_of(trial, steps)]:
                 seen, *_ = env.step(action)
             np.testing.assert_equal(np.random.get_state(), before, "steps draw nothing")  # noqa: NPY002
             model = env.sim.model._model
@@ -138,6 +143,35 @@ def test_early_and_late_trials_of_openpi_s_loop_are_ours(originals, suite, task_
 @pytest.mark.timeout(3600)
 def test_trials_of_lerobot_s_loop_are_ours(originals):
     assert_equal_to_ours("libero_goal", 0, originals, "offset 1000", (0, 1, 7, 49))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_trials_without_stored_states_that_wait_with_a_still_gripper_are_ours(standins):
+    task, trials, steps = ("libero_object", 0), (0, 2), 10
+    theirs = in_liberos_own_environment(
+        *task, standins, "stream 7", trials, steps=steps, shown=False, stored=False, settle=np.zeros(7)
+    )
+    how = {"env_seed": parse_env_seed("stream 7"), "initial_states": "placement", "settle_gripper": "zero"}
+    with LiberoSim(get_task(*task), assets=standins, **how) as sim:
+        for trial in trials:
+            sim.reset(init_id=trial, seed=3, settle_steps=steps // 2)
+            sim.advance(actions_of(trial, steps))
+            np.testing.assert_array_equal(sim.flat_state(), theirs[trial].state)
+
+
+def test_placement_replaces_stored_states_and_a_zero_gripper_stays_half_open(standins):
+    task = get_task("libero_object", 0)
+    how = {"initial_states": "placement", "settle_gripper": "zero", "env_seed": parse_env_seed("stream 7")}
+    with LiberoSim(task, assets=standins, camera_size=16, **how) as sim:
+        placed = []
+        for trial in (0, 1):
+            sim.reset(init_id=trial, seed=3, settle_steps=0)
+            placed.append(sim.flat_state())
+            assert not np.allclose(placed[-1], get_init_state(task, trial), atol=1e-3)
+        assert not np.allclose(*placed, atol=1e-3)
+        sim.reset(init_id=0, seed=3, settle_steps=5)
+        np.testing.assert_allclose(sim.policy_state()[-2:], [0.0208, -0.0208], atol=1e-3)  # open: 0.04
 
 
 @pytest.fixture(scope="module")
