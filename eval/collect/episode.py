@@ -51,6 +51,8 @@ _STUCK_WITHIN = 0.01
 class CorrectedLearner:
     """Learner and expert in turns, the learner first. Turn lengths are a function of the episode key."""
 
+    charged_ms = None
+
     def __init__(self, learner: Policy, expert: Scripted, *, keeps_writing: bool = False) -> None:
         """Start with the learner, which may answer the expert's queries, too, to keep writing its texts."""
         self._learner, self._expert, self._keeps_writing = learner, expert, keeps_writing

@@ -43,9 +43,11 @@ def numeric_actions(actions: object) -> np.ndarray:
 class Policy(Protocol):
     """A policy; one object serves all episodes of a run, one after the other.
 
-    A query is one `act` followed by one `complete`; physics may run in between. An optional attribute
-    `charged_ms` is what clock `measured` charges for the last `act`, milliseconds; None for the wall time.
+    A query is one `act` followed by one `complete`; physics may run in between.
     """
+
+    charged_ms: float | None
+    """What clock `measured` charges for the last `act`, milliseconds; None for the wall time."""
 
     @property
     def interface(self) -> Interface:
@@ -95,6 +97,8 @@ def _or_raise(result: ResultT | BaseException) -> ResultT:
 
 class BatchSlot:
     """The first row of a `BatchPolicy` as a `Policy`."""
+
+    charged_ms = None
 
     def __init__(self, policy: BatchPolicy, interface: Interface) -> None:
         self.batch = policy

@@ -118,6 +118,8 @@ class FailedAnswer:
 class PolicyProxy:
     """A policy in another process, in one of the run's variants."""
 
+    charged_ms = None
+
     def __init__(
         self, connection: WorkerConnection, block: ImageBlock | None, variant: int, interface: Interface
     ) -> None:

@@ -74,6 +74,7 @@ class OpenpiQueries:
     """The queries of one world, in openpi's keys. Of texts, answers have the fields that it reads again."""
 
     follows_mode = False  # see `LoadedPolicy`
+    charged_ms: float | None = None
 
     def __init__(self, keys: OpenpiKeys, feedback: FieldsByTask | None = None) -> None:
         self.keys = keys  # of its observations

@@ -118,7 +118,6 @@ class OxygenReleasePolicy(RemotePolicy):
     ) -> None:
         super().__init__(client, keys)
         self.writes_texts = True
-        self.charged_ms: float | None = None  # see `Policy`
         self._metadata = metadata
         self._charge_server = charge_server
         self._busy_ms = 0.0

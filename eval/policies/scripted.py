@@ -61,6 +61,8 @@ class Scripted:
     text. The wording is a function of the episode key.
     """
 
+    charged_ms = None
+
     def __init__(
         self,
         kind: str,

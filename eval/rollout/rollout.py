@@ -90,8 +90,8 @@ def rollout(
             observation, fed = feedback.observed(observation, query.step, truth, error=error)
         min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
         actions, act_ms = _timed(functools.partial(policy.act, observation))
-        if (charged_ms := getattr(policy, "charged_ms", None)) is not None:
-            act_ms = charged_ms
+        if policy.charged_ms is not None:
+            act_ms = policy.charged_ms
         timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
         timeline.actions_after(pricing.latency(timed).actions_ms, horizon=len(chunk))

@@ -50,6 +50,7 @@ class FakePolicy:
     )
     interrupted_at: int | None = None
     interface: Interface = LIBERO_INTERFACE
+    charged_ms: float | None = None
     queries: int = 0
     answers: int = 0
     episodes: list[EpisodeKey] = dataclasses.field(default_factory=list)
