@@ -13,6 +13,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.paths import absolute, parse_yaml, read_text
 from configs.profile import ProfileConfig
 from configs.protocol import ProtocolConfig
+from configs.published import PublishedConfig
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
 from configs.training import CollectConfig, TrainConfig
 from contracts.errors import UsageError, unknown
@@ -29,6 +30,7 @@ _KINDS: dict[type[Preset], tuple[str, str]] = {
     TrainConfig: ("config", "trainings"),
     ProfileConfig: ("profile", "profiles"),
     ProtocolConfig: ("protocol", "protocols"),
+    PublishedConfig: ("table of published scores", "published"),
 }
 """Schema to its name in messages and the folder of its presets."""
 

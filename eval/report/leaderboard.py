@@ -1,7 +1,6 @@
 """Leaderboards: runs that may be ranked together, their ranks, and those left out; and their files."""
 
 import dataclasses
-import importlib.resources
 import json
 import statistics
 from collections import defaultdict
@@ -9,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from configs.assets import badged
 from configs.cli import pieces_of
 from configs.console import visible_text
+from configs.load import load, names
+from configs.published import PublishedConfig
 from configs.schema import RunConfig
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
@@ -84,10 +84,6 @@ _IN_JSON = (
     *("time_to_success_s", "query_hz", "staleness_ms", "texts", "pc_progress", "pc_progress_ci95"),
 )
 """Fields of the results in JSON."""
-_PAPER_TABLES = yaml.safe_load(
-    importlib.resources.files("eval.report").joinpath("paper_tables.yaml").read_text(encoding="utf-8")
-)
-"""Tables over several suites, each with `title`, `suites` (name to heading) and `published`."""
 _OF_ONE_RUN = {
     *("run_id", "protocol_hash", "world_hash", "suite_hashes"),
     *("status", "n_planned", "variants", "limits_s", "margin", "time_margin"),
@@ -200,8 +196,9 @@ def read_leaderboard(
         entries += ranked
         unranked += left_out
     averages: list[Entry] = []
-    for paper in _PAPER_TABLES:
-        averages += _averages(entries, paper["suites"], paper["title"])
+    tables_of_papers = [load(PublishedConfig, name) for name in names(PublishedConfig)]
+    for paper in tables_of_papers:
+        averages += _averages(entries, paper.suites, paper.title)
     papers = [{part.suite for part in entry.parts.values()} for entry in averages]
     together = defaultdict[str, set[str]](set)
     for entry in entries:
@@ -209,15 +206,9 @@ def read_leaderboard(
     for suites in sorted({tuple(sorted(each)) for each in together.values()}):
         if len(suites) > 1 and not any(paper.issuperset(suites) for paper in papers):
             averages += _averages(entries, dict(zip(suites, suites, strict=True)), ", ".join(suites))
-    others: dict[str, Table] = {}
-    for paper in _PAPER_TABLES if published else ():
-        rows = [
-            [each["policy"], *(f"{rate:.1f} %" for rate in each["rates"]), f"{mean:.2f} %", each["by"]]
-            for each in paper["published"]
-            for mean in [statistics.fmean(each["rates"])]
-        ]
-        headings = ["policy", *paper["suites"].values(), "average", "published by"]
-        others[paper["title"]] = Table.of_cells(headings, rows)
+    played = {entry.suite for entry in entries}
+    shown = [each for each in tables_of_papers if played & each.suites.keys()] if published else []
+    others = {each.title: _published(each) for each in shown}
     tables = _tables(averages) | _tables(entries)
     return Leaderboard(suites=tables, unranked=unranked, error_budget=error_budget, published=others)
 
@@ -307,6 +298,21 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
         )
         tables.setdefault(suite, []).append(table)
     return tables
+
+
+def _published(paper: PublishedConfig) -> Table:
+    """What others published, a row per publication."""
+
+    def text(name: str) -> Column:
+        return Column(name, lambda score: getattr(score, name) or None, align="left")
+
+    rates = [
+        Column(heading, lambda score, place=place: score.rates[place], results.percent)
+        for place, heading in enumerate(paper.headings)
+    ]
+    average = Column("average", lambda score: score.average, lambda mean: f"{mean:.2f} %")
+    told = map(text, ("runner", "trials", "doubts", "source"))
+    return Table(columns=[text("policy"), *rates, average, *told], groups=[paper.scores])
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:

@@ -7,8 +7,11 @@ import re
 
 import pytest
 
+from configs.errors import check
 from configs.paths import LOCK
+from configs.published import PublishedConfig, PublishedScore
 from contracts.episode import Share
+from contracts.errors import UsageError
 from eval.compare import app as compare_app
 from eval.leaderboard import app
 from eval.metrics.results_file import results_of
@@ -156,14 +159,32 @@ def test_an_average_is_of_suites_under_one_protocol_whatever_the_margins(tmp_pat
 
 def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
     RunBuilder.at(tmp_path / "a").add_all("s")
-    assert "π0.5 (openpi)" not in leaderboard([tmp_path])
+    assert "π0.5 (pi05_libero)" not in leaderboard([tmp_path])
     heading = "## LIBERO, four suites, published by others"
     ranked, published = leaderboard([tmp_path], published=True).split(heading)
     assert "π0.5" not in ranked
-    assert "98.8 % | 98.2 % | 98.0 % | 92.4 % | 96.85 %" in published
+    assert "98.8 % | 98.2 % | 98.0 % | 92.4 % | 96.85 % | openpi | 500 a suite" in published
+    assert "| older than fixes of its initial states |" in published, "doubts stand beside the score"
     write_leaderboard(read_leaderboard([tmp_path], published=True), tmp_path / "board")
     assert "X-VLA" in (tmp_path / "board/index.html").read_text(encoding="utf-8")
     assert "X-VLA" not in (tmp_path / "board/leaderboard.csv").read_text()
+
+
+def test_published_scores_are_shown_beside_runs_of_their_suites_alone(tmp_path):
+    RunBuilder.at(tmp_path / "a").add_all("s", suite="droid_tabletop")
+    assert read_leaderboard([tmp_path], published=True).published == {}
+
+
+def test_a_published_mean_replaces_that_of_the_rates_and_a_missing_rate_leaves_none():
+    score = {"policy": "p", "runner": "openpi", "source": "s"}
+    averages = [
+        PublishedScore(**score, rates=rates, mean=mean).average
+        for rates, mean in (((1, 2), None), ((1, 2), 3), ((1, None), None), ((1, None), 3))
+    ]
+    assert averages == [1.5, 3, None, 3]
+    table = {"title": "t", "suites": {"a": "A", "b": "B"}, "scores": [{**score, "rates": (1,)}]}
+    with pytest.raises(UsageError, match=r"p has 1 `rates`, and there are 2 columns: A, B"):
+        check(PublishedConfig, table, source="t.yaml")
 
 
 def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, refused):
