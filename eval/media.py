@@ -153,24 +153,7 @@ def find_pair(
     """
     identities = require_one_world(run_a, run_b)
     runs, names = (run_a, run_b), labels_of(identities)
-    a, b = run_a.episodes, run_b.episodes
-    keys, both = sorted(a.keys() & b.keys()), f"{run_a.folder.run_id} and {run_b.folder.run_id}"
-    if not keys:
-        require_same_episodes(run_a, run_b)
-        raise UsageError(f"{both} have no episode in common; name other runs")
-    chosen = {"suite": suites, "task_id": task_ids, "init_id": init_ids}
-    common = [
-        (a[key], b[key])
-        for key in keys
-        if all(not allowed or getattr(key, part) in allowed for part, allowed in chosen.items())
-    ]
-    if not common:
-        tasks, states = (",".join(ranges(getattr(k, part) for k in keys)) for part in ("task_id", "init_id"))
-        known = ", ".join(dict.fromkeys(key.suite for key in keys))
-        raise UsageError(
-            f"{both} have no such episode in common; they have tasks {tasks} of {known}, initial states "
-            f"{states}"
-        )
+    common = _common_episodes(run_a, run_b, {"suite": suites, "task_id": task_ids, "init_id": init_ids})
     shown = [
         pair
         for pair in common
@@ -183,8 +166,8 @@ def find_pair(
     ]
     if not shown:
         raise UsageError(
-            f"{both} have {pluralize(len(common), 'episode')} in common, and none with a video in both; run "
-            "them with --video all"
+            f"{run_a.folder.run_id} and {run_b.folder.run_id} have {pluralize(len(common), 'episode')} in "
+            "common, and none with a video in both; run them with --video all"
         )
 
     pair = min(shown, key=lambda x: (solved(x[0]) == solved(x[1]), -abs(x[0].steps - x[1].steps), x[0].key))
@@ -202,6 +185,30 @@ def find_pair(
     )
     why = f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}."
     return EpisodePair(sides=sides, why=why, control_hz=hz)
+
+
+def _common_episodes(
+    run_a: RunRecords, run_b: RunRecords, chosen: Mapping[str, Sequence[object]]
+) -> list[tuple[EpisodeResult, EpisodeResult]]:
+    """The episodes of both runs, with the chosen parts of keys if any are chosen; UsageError if none."""
+    a, b = run_a.episodes, run_b.episodes
+    keys, both = sorted(a.keys() & b.keys()), f"{run_a.folder.run_id} and {run_b.folder.run_id}"
+    if not keys:
+        require_same_episodes(run_a, run_b)
+        raise UsageError(f"{both} have no episode in common; name other runs")
+    common = [
+        (a[key], b[key])
+        for key in keys
+        if all(not allowed or getattr(key, part) in allowed for part, allowed in chosen.items())
+    ]
+    if not common:
+        tasks, states = (",".join(ranges(getattr(k, part) for k in keys)) for part in ("task_id", "init_id"))
+        known = ", ".join(dict.fromkeys(key.suite for key in keys))
+        raise UsageError(
+            f"{both} have no such episode in common; they have tasks {tasks} of {known}, initial states "
+            f"{states}"
+        )
+    return common
 
 
 app = App(name="oxygen-eval media")

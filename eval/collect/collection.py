@@ -131,27 +131,9 @@ def collect_from(
         protocols = {name: suite.protocol.model_dump(mode="json") for name, suite in plans[0].suites.items()}
         suites = before_suites | store.begin(options, protocols)
         pending = [job for job, key in jobs.items() if not store.has(key)]
-        workers = min(workers, len(pending))
         console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending))
-
         if pending:
-            executor = SERIAL if workers == 1 else Processes(num_envs=workers)
-            record, folder = functools.partial(DemonstrationRecorder, config), RunFolder(dataset)
-            try:
-                with DeferredSignals() as interrupts, console.progress:
-                    with interrupts.suspended():  # it compiles
-                        policy = open_policy(workers)
-                    runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
-                    variants = [
-                        LoadedVariant(run=run, plan=plan, policy=policy, record=record)
-                        for run, plan in zip(runs, plans, strict=True)
-                    ]
-                    for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
-                        console.add(job.key, report)
-            except KeyboardInterrupt:
-                count = pluralize(console.played - console.errors, "more episode")
-                console.print(f"Interrupted: {count} kept. The same command completes the rest.")
-                raise
+            _play(pending, plans, open_policy, config, dataset, console, workers=min(workers, len(pending)))
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -167,6 +149,36 @@ def collect_from(
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0
+
+
+def _play(
+    pending: Sequence[EpisodeJob],
+    plans: Sequence[EpisodePlan],
+    open_policy: Callable[[int], LoadedPolicy],
+    config: CollectConfig,
+    dataset: Path,
+    console: "CollectionConsole",
+    *,
+    workers: int,
+) -> None:
+    """Play episodes, each of which is on disk when the next begins."""
+    executor = SERIAL if workers == 1 else Processes(num_envs=workers)
+    record, folder = functools.partial(DemonstrationRecorder, config), RunFolder(dataset)
+    try:
+        with DeferredSignals() as interrupts, console.progress:
+            with interrupts.suspended():  # it compiles
+                policy = open_policy(workers)
+            runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
+            variants = [
+                LoadedVariant(run=run, plan=plan, policy=policy, record=record)
+                for run, plan in zip(runs, plans, strict=True)
+            ]
+            for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
+                console.add(job.key, report)
+    except KeyboardInterrupt:
+        count = pluralize(console.played - console.errors, "more episode")
+        console.print(f"Interrupted: {count} kept. The same command completes the rest.")
+        raise
 
 
 def _check_feedback(player: ResolvedPolicy, run: RunConfig) -> None:

@@ -167,10 +167,10 @@ def _declaration(
 
 
 def _resized(policy: Any, target: str) -> Policy:
-    """The policy of this project's contract, shown images of the sizes that it declares, if any."""
+    """The policy of this project's contract; it is shown images of the sizes that it declares, if any."""
     sizes = policy.interface.observation.camera_sizes
     how = resize_of({"image_resize": getattr(policy, "image_resize", "pad")}, target)
-    return cast("Policy", WithImageSizes(policy, sizes, how)) if sizes else policy
+    return cast("Policy", WithDefaults(policy, sizes, how))
 
 
 def _feedback(policy: Any, target: str) -> FieldsByTask:
@@ -258,13 +258,18 @@ def in_one_line(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: {message} ({Path(where.filename).name}, line {where.lineno})") from error
 
 
-class WithImageSizes:
-    """A policy whose observations have images resized to declared sizes, by camera."""
+class WithDefaults:
+    """A policy of the user's: images have the sizes that it declares, and `charged_ms` may be left out."""
 
     def __init__(self, policy: Policy, sizes: Mapping[str, tuple[int, int]], resize: str) -> None:
         self._policy = policy
         self._sizes = sizes
         self._resize = resize
+
+    @property
+    def charged_ms(self) -> float | None:
+        """See `Policy`."""
+        return getattr(self._policy, "charged_ms", None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)

@@ -62,6 +62,7 @@ class Counting:
     """Intends i / 100 + j / 10,000 at row j of query i; the gripper closes."""
 
     interface = LIBERO_INTERFACE
+    charged_ms = None
 
     def reset(self, key: EpisodeKey) -> None:
         self._query = 0
