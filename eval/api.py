@@ -36,7 +36,7 @@ _OPTIONS = set(VariantsConfig.model_fields) - {"policy", "suites"}  # which are 
 _ONE = threading.Lock()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
     """The results of an evaluation.
 
@@ -97,9 +97,11 @@ class Results:
         ]
         return pd.DataFrame(episodes)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """See `table`."""
         return self.table()
+
+    _repr_markdown_ = table  # which notebooks display
 
 
 def _plain(result: EpisodeResult) -> dict[str, Any]:
@@ -109,11 +111,18 @@ def _plain(result: EpisodeResult) -> dict[str, Any]:
     return {**fields, "outcome": result.outcome.value}
 
 
-def _name(policy: Any) -> str:
-    """How records name a policy that is given as an object, a class or a function."""
+def _named(policy: Any, name: str | None) -> str:
+    """How records name a policy: as given, or by module and `name`, else that of its class or function."""
+    if isinstance(policy, str):
+        if name is not None:
+            raise UsageError(f"name={name!r} is for a policy that is an object or a class; leave it out")
+        return policy
     made_by = getattr(policy, "func", policy)  # of functools.partial
     named = made_by if makes_policy(made_by) else type(made_by)
-    return f"{named.__module__}:{re.sub(r'[^A-Za-z0-9_.-]+', '', named.__name__)}"
+    label = re.sub(r"[^A-Za-z0-9_.-]+", "-", named.__name__ if name is None else name).strip("-")
+    if not label:
+        raise UsageError(f"name is {name!r}: give one with letters or digits, such as 'step 1000'")
+    return f"{named.__module__}:{label}"
 
 
 def _monitor(log: Sequence[str], *, verbose: bool) -> MonitorFactory:
@@ -134,7 +143,8 @@ def _caller_unchanged() -> Iterator[None]:
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(threadpool_limits())  # of BLAS: it restores what is set meanwhile
         if torch is not None:
-            stack.enter_context(torch.random.fork_rng())
+            devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+            stack.enter_context(torch.random.fork_rng(devices))
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
@@ -152,6 +162,7 @@ def evaluate(
     policy: Any = "tiny",
     suite: str | Sequence[str] = (),
     *,
+    name: str | None = None,
     config: str | None = None,
     output_dir: str | Path = "runs",
     log: Sequence[str] = (),
@@ -168,6 +179,7 @@ def evaluate(
         policy: An object with openpi's methods or this project's contract, a class or a function that makes
             one (docs/evaluate.md), or a name as on the command line.
         suite: One suite or several, by name or as YAML files.
+        name: How records and tables call an object or a class, such as `step 1000`; default: as its class.
         config: A preset, or a YAML file, that the options override.
         output_dir: Parent of the runs' folders.
         log: Loggers: tensorboard, wandb, trackio.
@@ -180,13 +192,14 @@ def evaluate(
         UsageError: An option, the policy or this machine does not fit, in one line; or see `run_evaluation`.
         KeyboardInterrupt: All records are on disk.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - _EXECUTION - _OPTIONS:
-        raise unknown("option", name, sorted(_EXECUTION | _OPTIONS), remedy=f"In {_SOURCE}.")
-    how = {name: given.pop(name) for name in _EXECUTION & given.keys()}
+    given = {option: value for option, value in options.items() if value is not None}
+    for wrong in given.keys() - _EXECUTION - _OPTIONS:
+        raise unknown("option", wrong, sorted(_EXECUTION | _OPTIONS), remedy=f"In {_SOURCE}.")
+    how = {option: given.pop(option) for option in _EXECUTION & given.keys()}
+    if threading.current_thread() is not threading.main_thread():  # to which open worlds' renderers belong
+        how.setdefault("executor", "processes")
     execution = check(ExecutionConfig, how, source=_SOURCE)
-    named = isinstance(policy, str)
-    given |= {"policy": policy if named else _name(policy)} | ({"suites": suite} if suite else {})
+    given |= {"policy": _named(policy, name)} | ({"suites": suite} if suite else {})
     flags = check(VariantsConfig, given, source=_SOURCE).model_dump(exclude_unset=True)
     if not _ONE.acquire(blocking=False):
         raise UsageError("another evaluation runs in this process; wait for its end")
@@ -202,7 +215,7 @@ def evaluate(
             output_dir=usable_folder(Path(output_dir), "output_dir"),
             resume=resume,
             lasting=True,
-            policy=None if named else policy,
+            policy=None if isinstance(policy, str) else policy,
             source=_SOURCE,
         )
         remarks = list[str]()

@@ -60,7 +60,7 @@ def policy_name(given: str) -> str:
     if scheme in ("ws", "wss") or given.startswith("lerobot:"):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", address).strip("-")
     name = given.rpartition(":")[2]
-    return name if name.isidentifier() and not address else given
+    return name if re.fullmatch(r"[\w.-]+", name) and not address else given
 
 
 def new_run(output_dir: Path, config: RunConfig, *, names_mode: bool = True) -> Run:

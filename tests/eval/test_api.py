@@ -1,5 +1,8 @@
 """`evaluate()`: as the command evaluates, and nothing of the caller changes."""
 
+import asyncio
+import contextlib
+import functools
 import json
 import logging
 import random
@@ -7,6 +10,7 @@ import signal
 import sys
 import threading
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +19,8 @@ import pytest
 
 from contracts.errors import UsageError
 from eval import Results, evaluate
+from eval.rollout import prepare
+from eval.rollout.executors.executor import SERIAL
 from eval.run import app
 from sim_envs.fake import FakeSuite
 from tests.commands import ROOT, printed
@@ -67,6 +73,35 @@ def test_an_object_and_a_class_are_policies(options):
     assert (folder / "results.json").is_file()
 
 
+def test_objects_of_a_class_are_told_apart_by_name(options):
+    first, second = (evaluate(Policy(), name=name, **options) for name in ("step 1000", "step 2000"))
+    assert "| step-2000 | 2/2 |" in repr(second)
+    assert [folder.name.endswith("-step-1000") for folder in first.folders] == [True]
+    assert [each.rows.records.identity.policy for each in (first, second)] == ["step-1000", "step-2000"]
+
+
+def test_an_interrupted_evaluation_is_resumed_in_its_folder_by_its_name(options):
+    class Interrupted(Policy):
+        def reset(self):
+            super().reset()
+            if self.begun == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Interrupted(), name="mine", **options)
+    with pytest.raises(UsageError, match="nothing to resume"):
+        evaluate(Policy(), name="yours", resume=True, **options)
+    policy = Policy()
+    results = evaluate(policy, name="mine", resume=True, **options)
+    assert (results.success, policy.begun, len(list(options["output_dir"].iterdir()))) == (1.0, 1, 1)
+
+
+def test_a_suites_file_is_read_again_by_each_call(options, tmp_path):
+    assert list(evaluate(Policy, **options).frame()["steps"]) == [7, 7]
+    suite_file(tmp_path, "fake", FakeSuite, camera_size=256, environment={"success_at": 9})
+    assert list(evaluate(Policy, **options).frame()["steps"]) == [9, 9]
+
+
 def test_a_row_of_the_frame_is_an_episode(options):
     frame = evaluate(Policy, **options).frame()
     assert list(frame["init_id"]) == [0, 1]
@@ -108,6 +143,8 @@ def test_several_modes_have_results_each(options):
         (Policy(), {"policy_kwargs": {"scale": 1}}, "is an object: leave out policy_kwargs"),
         (Policy, {"policy_kwargs": {"size": 1}}, "its arguments: scale: float = 0.0"),
         (3, {}, "lacks infer, reset"),
+        (Policy, {"name": "?!"}, "name is '?!': give one with letters or digits"),
+        ("noop", {"name": "mine"}, "name='mine' is for a policy that is an object or a class"),
         ("nope", {}, "unknown policy 'nope'"),
     ],
 )
@@ -152,12 +189,83 @@ def test_signals_logging_and_warnings_are_as_before_and_nothing_is_printed(optio
     assert capfd.readouterr() == ("", "")
 
 
-def test_another_thread_may_evaluate(options):
+class OfMainThread(FakeSuite):
+    """Its worlds belong to the main thread of a process, as those with a renderer do."""
+
+    def open(self, task):
+        assert threading.current_thread() is threading.main_thread()
+        return super().open(task)
+
+
+def in_a_thread(call):
     found = []
-    thread = threading.Thread(target=lambda: found.append(evaluate(Policy, **options).success))
+    thread = threading.Thread(target=lambda: found.append(call()))
     thread.start()
     thread.join()
-    assert found == [1.0]
+    return found[0]
+
+
+@pytest.mark.parametrize(("asked", "played"), [({}, "processes"), ({"executor": "serial"}, "serial")])
+def test_another_thread_has_its_worlds_in_processes(options, monkeypatch, asked, played):
+    chosen = []
+    monkeypatch.setattr(prepare, "choose_executor", lambda how: chosen.append(how.executor) or SERIAL)
+    assert evaluate(Policy, **options).success == 1.0
+    assert in_a_thread(lambda: evaluate(Policy, **options, **asked).success) == 1.0
+    assert chosen == [None, played]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worlds", [1, 2])
+def test_another_thread_may_evaluate_beside_the_worlds_of_the_main_one(options, tmp_path, worlds):
+    options["suite"] = suite_file(tmp_path, "fake", OfMainThread, camera_size=256)
+    for _ in range(2):
+        assert evaluate(Policy, **options).rows.overall.n_episodes == 2
+        frame = in_a_thread(lambda: evaluate(Policy, num_envs=worlds, **options).frame())
+        assert list(frame["outcome"]) == ["timeout", "timeout"]
+
+
+def test_a_cell_of_a_notebook_whose_event_loop_runs_may_evaluate(options):
+    async def cell():
+        return evaluate(Policy, **options)
+
+    results = asyncio.run(cell())
+    assert results._repr_markdown_() == repr(results) == results.table()
+
+
+class Torch:
+    """As much of PyTorch as is put back."""
+
+    def __init__(self):
+        self.state = {"default_dtype": "float32", "num_threads": 8, "grad_enabled": True, "rng": 0}
+        self.random = SimpleNamespace(fork_rng=self.fork_rng)
+        self.cuda = SimpleNamespace(is_initialized=lambda: False)
+        for name in ("default_dtype", "num_threads", "grad_enabled"):
+            setattr(self, f"set_{name}", functools.partial(self.state.__setitem__, name))
+            getter = "is_grad_enabled" if name == "grad_enabled" else f"get_{name}"
+            setattr(self, getter, functools.partial(self.state.get, name))
+
+    inference_mode = contextlib.nullcontext
+
+    @contextlib.contextmanager
+    def fork_rng(self, devices):
+        assert list(devices) == []
+        before = self.state["rng"]
+        yield
+        self.state["rng"] = before
+
+
+def test_pytorchs_defaults_are_the_callers_again(options, monkeypatch):
+    torch = Torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    class Careless(Policy):
+        def infer(self, observation):
+            torch.state |= {"default_dtype": "bfloat16", "num_threads": 1, "grad_enabled": False, "rng": 5}
+            return super().infer(observation)
+
+    before = dict(torch.state)
+    assert evaluate(Careless, **options).success == 1.0
+    assert torch.state == before
 
 
 _WORLDS = """
@@ -199,3 +307,41 @@ def test_a_script_without_a_guard_runs_once_and_worlds_stay_open_between_calls(t
     said = printed(sys.executable, "script.py", worlds, cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert said.split("\n") == ["the script runs", "1.0", "1.0", ""]
     assert (tmp_path / "opened.txt").read_text() == "world\n" * worlds
+
+
+_INTERRUPTED = """
+import os, signal
+import numpy as np
+import psutil
+from eval import evaluate
+
+class Policy:
+    embodiment = "libero"
+    is_interrupted = True
+    def infer(self, observation):
+        if self.is_interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {"actions": np.zeros((10, 7))}
+    def reset(self):
+        pass
+
+def workers():
+    return sum("spawn_main" in " ".join(each.cmdline()) for each in psutil.Process().children())
+
+how = {"suite": "fake.yaml", "init_ids": [0, 1], "max_steps": 20, "video": "none", "num_envs": 2}
+try:
+    evaluate(Policy, **how)
+except KeyboardInterrupt:
+    print("interrupted,", workers(), "workers")
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+Policy.is_interrupted = False
+print(evaluate(Policy, resume=True, **how).success, "by", workers(), "workers")
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_worker_and_the_next_call_resumes(tmp_path):
+    (tmp_path / "script.py").write_text(_INTERRUPTED)
+    suite_file(tmp_path, "fake", FakeSuite, camera_size=256, environment={"success_at": 7})
+    said = printed(sys.executable, "script.py", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert said.splitlines() == ["interrupted, 0 workers", "1.0 by 2 workers"]

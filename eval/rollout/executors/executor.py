@@ -21,6 +21,7 @@ from eval.rollout.episode import (
     run_episode,
     worlds_of_process,
 )
+from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.workers import TIMEOUT_S, IdleWorkers, JobQueue, LostJob, run_in_workers
 
 ResultT = TypeVar("ResultT")
@@ -46,8 +47,19 @@ class Executor(abc.ABC):
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:
-        """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
-        return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
+        """Load the policy of each variant; see `eval.policies.opening.open_policies`.
+
+        A lasting executor keeps the last policy of a name, for the next evaluation with the same options.
+        """
+        weights = weights_sha256(resolved.policy) if self.lasting else None
+        if weights is None:
+            return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
+        adapter, options = adapter_identity(resolved.policy), [each.model_dump_json() for each in variants]
+        wanted, kept = repr((weights, adapter, resolved, options, self.num_envs)), _kept_policies()
+        if wanted not in kept:
+            kept.clear()
+            kept[wanted] = open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
+        return kept[wanted]
 
     @abc.abstractmethod
     def play(
@@ -109,6 +121,12 @@ class Processes(Executor):
                 for job, result in ended:
                     lost = isinstance(result, LostJob)
                     yield job, lost_result(variants[job.variant], job, result) if lost else result
+
+
+@functools.cache
+def _kept_policies() -> dict[str, list[LoadedPolicy]]:
+    """The last policy of a name, by all that decides what it computes."""
+    return {}
 
 
 @functools.cache

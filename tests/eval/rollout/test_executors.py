@@ -1,5 +1,6 @@
 """The records are the same, however many worlds are played at once and whatever becomes of processes."""
 
+import dataclasses
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from configs.exits import INPUT_ERROR, exit_code_of
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import Outcome
 from contracts.errors import UsageError
+from eval.policies.resolved import resolve_policy
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Processes
 from tests.eval.policies.servers import OpenpiServer
@@ -173,3 +175,25 @@ def test_several_robots_on_one_machine_refuse_measured_time(tmp_path, changes):
     with pytest.raises(UsageError, match="share this machine; give --num-envs 1 and --batch-size 1"):
         played(tmp_path / "runs", config, executor=executor)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_lasting_executor_loads_a_named_policy_once_unless_something_differs(monkeypatch):
+    loaded = []
+
+    def load(resolved, variants, *, worlds, notify):
+        loaded.append((resolved.policy.name, variants[0].mode, worlds))
+        return [object()]
+
+    def opened(executor, **options):
+        config = RunConfig(**{"policy": "tiny", "mode": "actions", **options})
+        return executor.open_policies(resolve_policy(config), [config], print)
+
+    monkeypatch.setattr("eval.rollout.executors.executor.open_policies", load)
+    lasting = dataclasses.replace(SERIAL, lasting=True)
+    assert opened(lasting) is opened(lasting)
+    assert loaded == [("tiny", "actions", 1)]
+    for changed in ({"mode": "unified"}, {"batch_size": 2}, {}):
+        opened(lasting, **changed)
+    assert len(loaded) == 4
+    assert opened(SERIAL) is not opened(SERIAL)
+    assert opened(lasting, policy="noop") is not opened(lasting, policy="noop")
