@@ -31,9 +31,11 @@ from eval.metrics.statistics import (
     cluster_bootstrap_95,
     mean_difference,
     paired_difference_95,
+    rate_95,
     ratio_of_sums,
     wilson_95,
 )
+from eval.report.comparison import PairOutcome, PairTable
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 
 SIZES = (10, 50, 200, 500)
@@ -42,11 +44,14 @@ DISCORDANT = (0.0, 0.05, 0.1, 0.3)
 """Shares of the pairs that one run alone solves."""
 MARGIN = 0.05
 SUITES = 4
+SEEDS = 3
 _WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
 """True difference to the verdicts that are wrong then."""
 _LIMIT_S = 30.0  # time limit of a simulated episode
 _BOOTSTRAPS = {10: 1000, 50: 500, 200: 300, 500: 200}
 """Episodes to repetitions; a bootstrap over more of them takes longer."""
+
+_STATES = itertools.count()  # of simulated episodes
 
 app = App(name="python -m benchmarks.interval_coverage")
 
@@ -108,6 +113,31 @@ def paired_success(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
         if wrong := _WRONG.get(gap):
             called = [verdict_of(each, MARGIN) in wrong for each in found if each is not None]
             yield _share(f"called {' or '.join(wrong)}", of, n, called)
+
+
+def seeds(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
+    """Intervals over initial states that are played with several seeds, alike to some correlation."""
+    for (rate, alike), n in itertools.product(itertools.product(RATES, (0.0, 0.3, 1.0)), SIZES[:-1]):
+        states = np.repeat(np.arange(n), SEEDS).tolist()
+        found, differences = [], []
+        for _ in repeat(_BOOTSTRAPS[n]):
+            solved = [_alike(rng, n, rate, alike).tolist() for _ in range(2)]
+            found.append(rate_95(solved[0], states))
+            pairs = [PairOutcome(a, b, of, 0) for a, b, of in zip(*solved, states, strict=True)]
+            table = PairTable(n_episodes=len(pairs), pairs=pairs, n_errors_a=0, n_errors_b=0)
+            differences.append(table.difference_ci95)
+        of = f"rate {rate:g}, correlation {alike:g}"
+        yield _coverage(f"success rate, {SEEDS} seeds (Wilson)", of, n, found, rate)
+        yield _coverage(f"paired difference, {SEEDS} seeds (Tango)", of, n, differences, 0.0)
+
+
+def _alike(rng: np.random.Generator, n: int, rate: float, correlation: float) -> np.ndarray:
+    """Outcomes of all seeds of each initial state, of a rate that differs between states."""
+    if correlation == 1:
+        return np.repeat(rng.random(n) < rate, SEEDS)
+    spread = (1 - correlation) / correlation if correlation else np.inf
+    rates = np.full(n, rate) if np.isinf(spread) else rng.beta(spread * rate, spread * (1 - rate), n)
+    return rng.random(n * SEEDS) < np.repeat(rates, SEEDS)
 
 
 def suites(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
@@ -175,7 +205,7 @@ def _restricted_truth(rate: float) -> float:
 def motion(rng: np.random.Generator, n: int, ratio: float) -> Interval | None:
     """Of a paired difference of means of a skewed measure, whose scatter is half its median."""
     pairs = np.exp(0.5 * rng.standard_normal((n, 2))) * (1, ratio)
-    found = mean_difference(pairs.tolist())
+    found = mean_difference(pairs.tolist(), range(n))
     return found and found.ci95
 
 
@@ -232,6 +262,7 @@ def curves(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
 PARTS: Sequence[Callable[[np.random.Generator, Repeat], Iterator[Rate]]] = (
     success,
     paired_success,
+    seeds,
     suites,
     functools.partial(bootstrap, "texts", texts, lambda rate: 100 * rate),
     functools.partial(
@@ -288,7 +319,7 @@ def _shares(rng: np.random.Generator, of: np.ndarray, right: np.ndarray) -> list
 def _episode(seconds: float | None) -> EpisodeResult:
     """An episode solved after `seconds` of simulated time, or not within its limit if None."""
     return EpisodeResult(
-        key=EpisodeKey(suite="simulated", task_id=0, init_id=0, seed=0),
+        key=EpisodeKey(suite="simulated", task_id=0, init_id=next(_STATES), seed=0),
         task="",
         instruction="",
         language="",

@@ -1,5 +1,6 @@
 """Shared by all command lines: checked options and presets, lists, and errors of one line."""
 
+import functools
 import inspect
 import re
 import shlex
@@ -153,8 +154,8 @@ def pieces_of(given: Iterable[str]) -> list[str]:
     return pieces
 
 
-def _numbers(given: Sequence[str]) -> tuple[int, ...]:
-    """Numbers (`7`) and ranges that include both ends (`0-9`)."""
+def _numbers(given: Sequence[str], *, distinct: bool = False) -> tuple[int, ...]:
+    """Numbers (`7`) and ranges that include both ends (`0-9`); with `distinct`, each once at most."""
     numbers: dict[int, None] = {}
     for piece in pieces_of(given):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
@@ -167,7 +168,10 @@ def _numbers(given: Sequence[str]) -> tuple[int, ...]:
             raise UsageError(
                 f"the range {piece!r} holds {last - first + 1} numbers; at most {_MAX_NUMBERS} may be given"
             )
-        numbers |= dict.fromkeys(range(first, last + 1))
+        new = range(first, last + 1)
+        if distinct and (twice := [number for number in new if number in numbers]):
+            raise UsageError(f"{twice[0]} is given twice in {' '.join(given)}; give each number once")
+        numbers |= dict.fromkeys(new)
     return tuple(numbers)
 
 
@@ -252,5 +256,8 @@ NamesOrNone = Annotated[Names, AfterValidator(lambda names: () if names == ("non
 
 NumbersOf = Annotated[tuple[ValueT, ...], *_list_option(_numbers)]
 """Likewise of whole numbers from 0, with ranges that include both ends: `--task-ids 0-3,7`."""
+
+DistinctOf = Annotated[tuple[ValueT, ...], *_list_option(functools.partial(_numbers, distinct=True))]
+"""Likewise, where a number that is given twice is an error."""
 
 Numbers = NumbersOf[int]

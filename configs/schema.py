@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, Several
+from configs.cli import DistinctOf, Names, NamesOrNone, Numbers, NumbersOf, Several
 from configs.errors import check
 from contracts.clock import MEASURED, PAUSED, Clock, parse_clock
-from contracts.env_seed import BY_RUN, EnvSeed, parse_env_seed
+from contracts.env_seed import BY_EPISODE, EnvSeed, parse_env_seed
 from contracts.errors import UsageError, unknown
 from contracts.mode import Mode
 from contracts.motion import Drift, ObjectMotion, Shuttle, Static, parse_motion
@@ -209,7 +209,7 @@ class SuiteConfig(Preset):
     replan_steps: Count
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionOption | None = None
-    env_seed: EnvSeedOption = BY_RUN
+    env_seed: EnvSeedOption = BY_EPISODE
     settle_gripper: SettleGripper = "open"
     initial_states: InitialStates = "stored"
     base: Name | None = Field(default=None, exclude=True)
@@ -310,6 +310,8 @@ class PlayedConfig(Preset):
             published number.
         init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may offer
             sampled states beyond the stored ones.
+        seeds: Every task and initial state is played once with each: seeds of the policy's noise, of sampled
+            initial states, motion and order of wordings; and of the environment if env_seed has no number.
         random_weights: Use random weights: measures latency without a download.
         dtype: Data type of the policy's computation. Default: the policy's.
         assets: Source of the suite's assets: a folder, or auto, standins or download.
@@ -319,7 +321,7 @@ class PlayedConfig(Preset):
             suite's.
         env_seed: Seeding of the environment, which draws what a stored initial state does not restore:
             stream:S (S once per task; state i has the draws of reset i + 1), fixed:S (S before every reset),
-            or offset:S (S + i). Without S: the run's seed. Default: the suite's.
+            or offset:S (S + i). Without S: the episode's seed. Default: the suite's.
         environment: Arguments of the suites' class, over those of their YAML files.
         only_available: Play only the tasks for which the assets lack nothing.
         per_category: Play that many tasks of each of a suite's categories, the same ones everywhere; with
@@ -330,6 +332,9 @@ class PlayedConfig(Preset):
     task_ids: Annotated[Numbers, WHAT] = ()
     num_trials_per_task: Annotated[Count | None, WHAT] = None
     init_ids: Annotated[Numbers, WHAT] = ()
+    seeds: Annotated[DistinctOf[Seed], WHAT, Parameter(name=["--seeds", "--seed"]), Field(min_length=1)] = (
+        7,
+    )
     random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
     dtype: Annotated[Dtype | None, WHAT] = None
     assets: Annotated[str, PROTOCOL] = "auto"
@@ -368,8 +373,6 @@ class EpisodesConfig(PlayedConfig):
         time_margin: Non-inferiority margin of the time to success, percent.
         wordings: Wording of instructions: benchmark, training (as used by `oxygen-eval train`), or held_out
             (never used in training).
-        seed: Seed of the policy's noise, of sampled initial states, motion and order of wordings; and of the
-            environment if env_seed has no number.
         batch_size: Robots per batch of the model, padded, or of a class with infer_batch; affects the last
             bits of its results. Default: half of num_envs, rounded up, so that two groups of worlds
             alternate.
@@ -393,7 +396,6 @@ class EpisodesConfig(PlayedConfig):
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0
     time_margin: Annotated[float, SERVING, Field(gt=0, lt=1000)] = 10.0
     wordings: Annotated[Wordings, PROTOCOL] = "benchmark"
-    seed: Annotated[Seed, PROTOCOL] = 7
     batch_size: Annotated[Robots, SCALE, Parameter(show_default=False)] = 1
     shard: Annotated[Shard | None, SCALE] = None
     video: Annotated[VideoChoice, OUTPUT] = "failures"

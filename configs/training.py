@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers, NumbersOf, RepeatableNames
+from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
 from configs.schema import (
     OUTPUT,
     PROTOCOL,
@@ -24,7 +24,7 @@ from configs.schema import (
     Whole,
     Wordings,
 )
-from contracts.env_seed import BY_RUN
+from contracts.env_seed import BY_EPISODE
 from contracts.mode import Mode
 
 WHAT_TO_TRAIN = Parameter(group=Group("What to train", sort_key=1))
@@ -41,7 +41,6 @@ class CollectConfig(PlayedConfig):
     """The options of `oxygen-eval collect`, on its command line or in a YAML file.
 
     Attributes:
-        seeds: Seeds; every task and initial state is played once with each. Default: 7.
         policy: The policy that acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         expert_noise: Variation of the expert's pace and path, and frequency of its mistakes, 0 to 1. The
             recorded actions are the intended ones, without noise.
@@ -60,13 +59,12 @@ class CollectConfig(PlayedConfig):
         horizon: Control steps in an action chunk; `oxygen-eval train` needs at least the model's horizon.
     """
 
-    seeds: Annotated[NumbersOf[Seed], WHAT, Field(min_length=1)] = (7,)
     policy: Annotated[str, WHAT] = "expert"
     expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
     learner: Annotated[str | None, WHAT] = None
     replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
     motion: Annotated[MotionOption | None, PROTOCOL] = None
-    env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = BY_RUN
+    env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = BY_EPISODE
     feedback: Annotated[TextSourceOption | None, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
     image_size: Annotated[Pixels | None, OUTPUT] = None

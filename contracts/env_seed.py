@@ -17,7 +17,7 @@ class EnvSeed:
     Attributes:
         kind: `fixed`: the seed before every reset. `offset`: before the reset of state i, the seed plus i.
             `stream`: the seed once, before the first reset; state i has the draws of the (i + 1)-th.
-        seed: The seed; None for the run's.
+        seed: The seed; None for the episode's.
     """
 
     kind: str = FIXED
@@ -26,26 +26,30 @@ class EnvSeed:
     def __str__(self) -> str:
         return self.kind if self.seed is None else f"{self.kind} {self.seed}"
 
-    def resolved(self, run_seed: int) -> "EnvSeed":
-        """The same with its number, or `fixed` alone if that is the run's seed."""
-        if self.kind == FIXED and self.seed in (None, run_seed):
-            return BY_RUN
-        return EnvSeed(self.kind, run_seed if self.seed is None else self.seed)
+    def resolved(self, *seeds: int) -> "EnvSeed":
+        """The same in a run of these seeds: if there is one, with its number, or `fixed` alone if that is it.
 
-    def draws(self, init_id: int, run_seed: int) -> tuple[int, int]:
+        With several, an environment without a number is seeded with each.
+        """
+        (seed,) = seeds if len(seeds) == 1 else (None,)
+        if self.kind == FIXED and self.seed in (None, seed):
+            return BY_EPISODE
+        return EnvSeed(self.kind, seed if self.seed is None else self.seed)
+
+    def draws(self, init_id: int, episode_seed: int) -> tuple[int, int]:
         """The seed of a stored state's generator, and the number of resets between seeding and its own."""
-        seed = run_seed if self.seed is None else self.seed
+        seed = episode_seed if self.seed is None else self.seed
         if self.kind == OFFSET:
             return (seed + init_id) % _SEEDS, 0
         return seed, init_id if self.kind == STREAM else 0
 
 
-BY_RUN = EnvSeed()
-"""The run's seed, before every reset."""
+BY_EPISODE = EnvSeed()
+"""The episode's seed, before every reset."""
 
 
 def parse_env_seed(text: str) -> EnvSeed:
-    """Parse `fixed:S`, `stream:S` or `offset:S`, also with a space; without S, it is the run's seed.
+    """Parse `fixed:S`, `stream:S` or `offset:S`, also with a space; without S, it is the episode's.
 
     Another spelling, or a seed out of bounds, is a UsageError.
     """

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -24,7 +24,7 @@ class EpisodeKey:
         suite: Name of the task suite; letters, digits, `_`, `.` and `-`.
         task_id: Index of the task in the suite.
         init_id: Id of the stored or sampled initial state.
-        seed: Seed of the environment, set before every episode, and of the policy's noise.
+        seed: Seed of the policy's noise and, where the protocol leaves it free, of the environment.
     """
 
     suite: str
@@ -38,6 +38,11 @@ class EpisodeKey:
 
     def __str__(self) -> str:
         return f"{self.suite}.{self.task_id}.{self.init_id}.{self.seed}"
+
+    @property
+    def state(self) -> tuple[str, int, int]:
+        """Task and initial state, which episodes of several seeds share: they are not independent."""
+        return self.suite, self.task_id, self.init_id
 
     def choose(self, wordings: Sequence[str]) -> str:
         """The wording of the episode's instruction, in rotation, the same for all policies and modes."""
@@ -190,6 +195,11 @@ class EpisodeResult:
 def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
     """The episodes that are not errors."""
     return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
+
+
+def states_of(episodes: Iterable[EpisodeResult]) -> list[tuple[str, int, int]]:
+    """The initial state of each."""
+    return [episode.key.state for episode in episodes]
 
 
 def solved(episode: EpisodeResult) -> bool:

@@ -13,7 +13,7 @@ from configs.console import TextConsole, visible_text
 from configs.paths import usable_file
 from contracts.errors import UsageError
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
-from eval.metrics.statistics import scaled, wilson_95
+from eval.metrics.statistics import rate_95, scaled
 from eval.records.json_files import write_json
 from eval.records.reader import RunRecords
 from eval.records.schema import RunFolder
@@ -125,13 +125,18 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
 
 
 def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
+    counts = ("n_episodes", "both", "only_a", "only_b", "neither", "n_errors_a", "n_errors_b")
+    states = [pair.state for pair in pairs.pairs]
     return {
-        **dataclasses.asdict(pairs),
+        **{name: getattr(pairs, name) for name in counts},
         "n_pairs": pairs.graded,
+        "n_states": len(set(states)),
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": scaled(wilson_95(pairs.both + pairs.only_a, pairs.graded), 100),
-        "pc_success_ci95_b": scaled(wilson_95(pairs.both + pairs.only_b, pairs.graded), 100),
+        "pc_success_ci95_a": scaled(rate_95([pair.a for pair in pairs.pairs], states), 100),
+        "pc_success_ci95_b": scaled(rate_95([pair.b for pair in pairs.pairs], states), 100),
+        "seeds_a": pairs.seeds_a and dataclasses.asdict(pairs.seeds_a),
+        "seeds_b": pairs.seeds_b and dataclasses.asdict(pairs.seeds_b),
         "difference": pairs.difference,
         "difference_ci95": pairs.difference_ci95,
         "mcnemar_p": pairs.mcnemar_p,

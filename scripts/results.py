@@ -102,7 +102,10 @@ def memory_table(record: SweepRecord) -> str:
 
 def planned(*comparisons: tuple[Cell, Cell]) -> str:
     """Comparisons that were stated before the episodes were played: McNemar's exact tests, Holm-corrected."""
-    p_values = [mcnemar_exact(*_discordant(*pair)[:2]) for pair in comparisons]
+    p_values = [
+        mcnemar_exact([-1] * only_a + [1] * only_b)
+        for only_a, only_b, _ in (_discordant(*pair) for pair in comparisons)
+    ]
     lines = []
     for pair, p in zip(comparisons, holm(p_values), strict=True):
         sides = [

@@ -15,7 +15,7 @@ from configs.installed import imported_version
 from configs.load import load, names
 from configs.paths import absolute
 from configs.schema import Preset, SuiteConfig, Wordings
-from contracts.env_seed import BY_RUN
+from contracts.env_seed import BY_EPISODE
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, pluralize, unknown
 from contracts.interface import Interface
@@ -28,11 +28,11 @@ ENTRY_POINTS = "oxygen_eval.suites"  # the entry-point group for suites of other
 _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",
-    "env_seed": "seeds its world with the run's seed before every episode",
+    "env_seed": "seeds its world with the episode's seed",
     "settle_gripper": "waits with its own hold action",
     "initial_states": "has no placement of its own",
 }
-_DEFAULTS = (None, Static(), BY_RUN, "open", "stored")  # of these
+_DEFAULTS = (None, Static(), BY_EPISODE, "open", "stored")  # of these
 
 
 StateSource = Literal["stored", "sampled"]
@@ -241,13 +241,13 @@ def suite_names() -> tuple[str, ...]:
     return (*names(SuiteConfig), *sorted(point.name for point in entry_points(group=ENTRY_POINTS)))
 
 
-def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **overrides: Any) -> Suite:
+def open_suite(name: str, *, assets: str = "auto", seeds: Sequence[int] = (), **overrides: Any) -> Suite:
     """Open a suite by name or path.
 
     Args:
         name: See `find_suite`.
         assets: A folder of assets, or the name of a source.
-        seed: The run's seed, for an `env_seed` without a number. If None, that of each episode.
+        seeds: The run's seeds, as far as they are known (`EnvSeed.resolved`).
         overrides: Fields of the published protocol to change; of `environment`, single arguments.
 
     Raises:
@@ -264,8 +264,7 @@ def open_suite(name: str, *, assets: str = "auto", seed: int | None = None, **ov
             )
     overrides["environment"] = {**protocol.environment, **arguments}
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
-    if seed is not None:
-        config = config.model_copy(update={"env_seed": config.env_seed.resolved(seed)})
+    config = config.model_copy(update={"env_seed": config.env_seed.resolved(*seeds)})
     for field, complaint in _OPTIONAL.items():
         value = getattr(config, field)
         if value not in _DEFAULTS and field not in getattr(factory, "supports", ()):

@@ -69,7 +69,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             dataset with other options, or another process uses it. In these cases nothing is written.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
-    run, learner = _run_config(config, config.seeds[0]), _learner_config(config)
+    run, learner = _run_config(config), _learner_config(config)
     resolved, learning = resolve_policy(run), resolve_policy(learner) if learner else None
     kind, player = resolved.policy.kind, learning or resolved
     if resolved.policy.target is not None:
@@ -104,23 +104,22 @@ def collect_from(
     open_policy: Callable[[int], LoadedPolicy], config: CollectConfig, dataset: Path, *, workers: int
 ) -> int:
     """The same with a policy of the caller's, which is opened for a number of worlds."""
-    plans = _plans_by_seed(config)
+    plan = _plan(config)
     jobs = {
-        EpisodeJob(variant=variant, task=number, key=key): DemonstrationKey.of(key, task, config)
-        for variant, plan in enumerate(plans)
+        EpisodeJob(variant=0, task=number, key=key): DemonstrationKey.of(key, task, config)
         for number, task in enumerate(plan.tasks)
         for key in task.keys
     }
     jobs = dict(sorted(jobs.items(), key=lambda item: item[1]))
-    task, store, learner = plans[0].tasks[0], EpisodeStore(dataset), _learner_config(config)
+    task, store, learner = plan.tasks[0], EpisodeStore(dataset), _learner_config(config)
     options = {  # that all episodes of a dataset share
         **config.model_dump(mode="json", exclude=_MAY_DIFFER),
         **_conventions(task.suite.interface),
-        "policy_weights_sha256": _digest(_run_config(config, config.seeds[0])),
+        "policy_weights_sha256": _digest(_run_config(config)),
         "learner_weights_sha256": learner and _digest(learner),
         **{  # without assets, which each demonstration names
             f"protocol of {name}": hash_of({**describe_suite(suite), "assets": None})
-            for name, suite in plans[0].suites.items()
+            for name, suite in plan.suites.items()
         },
     }
     store.check(options)
@@ -128,12 +127,12 @@ def collect_from(
     with locked(dataset):
         before = read_json_object(written) if written.exists() else {}
         before_suites = check(dict[str, Any], before.get("suites", {}), source=f"{written}: suites")
-        protocols = {name: suite.protocol.model_dump(mode="json") for name, suite in plans[0].suites.items()}
+        protocols = {name: suite.protocol.model_dump(mode="json") for name, suite in plan.suites.items()}
         suites = before_suites | store.begin(options, protocols)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending))
         if pending:
-            _play(pending, plans, open_policy, config, dataset, console, workers=min(workers, len(pending)))
+            _play(pending, plan, open_policy, config, dataset, console, workers=min(workers, len(pending)))
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -153,7 +152,7 @@ def collect_from(
 
 def _play(
     pending: Sequence[EpisodeJob],
-    plans: Sequence[EpisodePlan],
+    plan: EpisodePlan,
     open_policy: Callable[[int], LoadedPolicy],
     config: CollectConfig,
     dataset: Path,
@@ -168,12 +167,9 @@ def _play(
         with DeferredSignals() as interrupts, console.progress:
             with interrupts.suspended():  # it compiles
                 policy = open_policy(workers)
-            runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
-            variants = [
-                LoadedVariant(run=run, plan=plan, policy=policy, record=record)
-                for run, plan in zip(runs, plans, strict=True)
-            ]
-            for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
+            run = Run(config=_run_config(config), folder=folder)
+            variant = LoadedVariant(run=run, plan=plan, policy=policy, record=record)
+            for job, report in executor.play([variant], pending, interrupts, lambda *_: None):
                 console.add(job.key, report)
     except KeyboardInterrupt:
         count = pluralize(console.played - console.errors, "more episode")
@@ -192,11 +188,11 @@ def _check_feedback(player: ResolvedPolicy, run: RunConfig) -> None:
         raise UsageError(f"--feedback {run.feedback}: the expert writes no texts; give truth, or truth:0.5")
 
 
-def _plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
-    """The episodes of a configuration, one plan per seed, checked."""
+def _plan(config: CollectConfig) -> EpisodePlan:
+    """The episodes of a configuration, checked."""
     size = {} if config.image_size is None else {"camera_size": config.image_size}
-    plans = [make_plan(_run_config(config, seed), **size) for seed in config.seeds]
-    for task in plans[0].tasks:
+    plan = make_plan(_run_config(config), **size)
+    for task in plan.tasks:
         first, last = task.protocol.test_init_ids or (0, -1)
         for key in task.keys:
             if first <= key.init_id <= last:
@@ -205,7 +201,7 @@ def _plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
                     f"give others, such as {last + 1}"
                 )
     shared: dict[str, Any] = {}
-    for name, suite in plans[0].suites.items():
+    for name, suite in plan.suites.items():
         for part, value in _conventions(suite.interface).items():
             if shared.setdefault(part, value) != value:
                 raise UsageError(
@@ -218,10 +214,10 @@ def _plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
                     f"camera {camera.name!r} of {name} has {camera}: video needs even numbers; give another "
                     "--image-size, or --images png"
                 )
-    return plans
+    return plan
 
 
-def _run_config(config: CollectConfig, seed: int) -> RunConfig:
+def _run_config(config: CollectConfig) -> RunConfig:
     """The run that plays the same episodes: in mode `actions`, unless the policy reads its own texts."""
     shared: Any = {
         name: getattr(config, name) for name in CollectConfig.model_fields if name in RunConfig.model_fields
@@ -229,12 +225,12 @@ def _run_config(config: CollectConfig, seed: int) -> RunConfig:
     how: Any = {"mode": "isolated"}
     if config.feedback is None:
         how = {"mode": "actions", "language_tasks": ()}
-    return RunConfig(**how, seed=seed, video="none", **shared)
+    return RunConfig(**how, video="none", **shared)
 
 
 def _learner_config(config: CollectConfig) -> RunConfig | None:
     """The run of the learner alone over the same episodes; None without a learner."""
-    run = _run_config(config, config.seeds[0])
+    run = _run_config(config)
     return run.model_copy(update={"policy": config.learner}) if config.learner else None
 
 

@@ -6,13 +6,13 @@ are counts out of totals, so that episodes, tasks and suites add up.
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 
-from contracts.episode import EpisodeResult, Share, Shares, TextScores
+from contracts.episode import EpisodeResult, Share, Shares, TextScores, states_of
 from contracts.query import QueryRecord
 from contracts.text import Text
 from contracts.truth import Memory, Narration, Truth
@@ -254,7 +254,8 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, TextRow]:
     """Language task to its row; empty if no text was finished."""
     rows = {}
     for task, headline in HEADLINES.items():
-        scores = [episode.texts[task] for episode in episodes if task in episode.texts]
+        told = [episode for episode in episodes if task in episode.texts]
+        scores, states = [episode.texts[task] for episode in told], states_of(told)
         if scores:
             at_request = [score.at_request for score in scores]
             on_delivery = [score.on_delivery for score in scores]
@@ -265,10 +266,11 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, TextRow]:
                 n_not_graded=sum(score.not_graded for score in scores),
                 n_oracle=sum(score.oracle for score in scores),
                 staleness_ms=mean_staleness_ms(episodes, [task]),
-                at_request=_percentages(at_request),
-                on_delivery=_percentages(on_delivery),
-                lost=difference(*headlines),
-                current=columns and _pooled(*columns, n=len(episodes), method="percentile"),
+                at_request=_percentages(at_request, states),
+                on_delivery=_percentages(on_delivery, states),
+                lost=difference(headlines[0], headlines[1], states),
+                current=columns
+                and _pooled(*columns, states_of(episodes), n=len(episodes), method="percentile"),
             )
     return rows
 
@@ -290,7 +292,10 @@ def currency_differences(
                 b=percent[1],
                 difference=percent[1] - percent[0],
                 ci95=cluster_bootstrap_95(
-                    lambda *columns, axis=-1: 100 * _fall(*columns, axis=axis), *b, *a, method="percentile"
+                    lambda *columns, axis=-1: 100 * _fall(*columns, axis=axis),
+                    *(*b, *a),
+                    clusters=states_of(pair[0] for pair in pairs),
+                    method="percentile",
                 ),
                 n_pairs=len(pairs),
             )
@@ -319,32 +324,49 @@ def mean_staleness_ms(
     return 1e3 * sum(score.staleness_s for score in scores) / texts if texts else None
 
 
-def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Percentage]:
+def _percentages(shares: Sequence[Mapping[str, Share]], states: Sequence[Hashable]) -> dict[str, Percentage]:
     measures = dict.fromkeys(measure for share in shares for measure in share)
-    rows = {m: percentage([share.get(m, Share()) for share in shares]) for m in measures}
+    rows = {m: percentage([share.get(m, Share()) for share in shares], states) for m in measures}
     return {measure: row for measure, row in rows.items() if row is not None}
 
 
-def percentage(shares: Sequence[Share]) -> Percentage | None:
-    """Pooled percentage with interval; None if all totals are 0."""
-    hits, of = _columns([share for share in shares if share.of])
-    return _pooled(hits, of, n=int(of.sum())) if len(of) else None
+def percentage(shares: Sequence[Share], states: Sequence[Hashable] | None = None) -> Percentage | None:
+    """Pooled percentage with interval; None if all totals are 0.
+
+    `states` are the initial states of the episodes that the shares are of; None if each has its own.
+    """
+    kept = [number for number, share in enumerate(shares) if share.of]
+    hits, of = _columns([shares[number] for number in kept])
+    clusters = None if states is None else [states[number] for number in kept]
+    return _pooled(hits, of, clusters, n=int(of.sum())) if kept else None
 
 
 def _pooled(
-    part: np.ndarray, whole: np.ndarray, *, n: int, method: Literal["BCa", "percentile"] = "BCa"
+    part: np.ndarray,
+    whole: np.ndarray,
+    states: Sequence[Hashable] | None,
+    *,
+    n: int,
+    method: Literal["BCa", "percentile"] = "BCa",
 ) -> Percentage:
-    interval = cluster_bootstrap_95(ratio_of_sums, part, whole, method=method)
+    interval = cluster_bootstrap_95(ratio_of_sums, part, whole, clusters=states, method=method)
     return Percentage(pc=100 * float(ratio_of_sums(part, whole)), ci95=scaled(interval, 100), n=n)
 
 
-def difference(before: Sequence[Share], after: Sequence[Share]) -> Drop | None:
-    """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined."""
-    pairs = [pair for pair in zip(before, after, strict=True) if any(share.of for share in pair)]
+def difference(
+    before: Sequence[Share], after: Sequence[Share], states: Sequence[Hashable] | None = None
+) -> Drop | None:
+    """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined.
+
+    `states` as for `percentage`.
+    """
+    both = list(zip(before, after, strict=True))
+    kept = [number for number, pair in enumerate(both) if any(share.of for share in pair)]
+    pairs, clusters = [both[each] for each in kept], None if states is None else [states[n] for n in kept]
     if not pairs or not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)):
         return None
     columns = (*_columns([pair[0] for pair in pairs]), *_columns([pair[1] for pair in pairs]))
-    interval = scaled(cluster_bootstrap_95(_fall, *columns), 100)
+    interval = scaled(cluster_bootstrap_95(_fall, *columns, clusters=clusters), 100)
     return Drop(pc=100 * float(_fall(*columns)), ci95=interval)
 
 

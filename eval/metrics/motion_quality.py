@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64, Int
 
-from contracts.episode import EpisodeResult, MotionQuality, Outcome
+from contracts.episode import EpisodeResult, MotionQuality, solved, states_of
 from contracts.interface import ActionSpec
 from contracts.query import QueryRecord
 from eval.metrics.statistics import Interval, MeanDifference, mean_95, mean_difference
@@ -38,20 +38,22 @@ def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, Mean]:
     """
     summary = {}
     for measure in MEASURES:
-        motions = [episode.motion for episode in graded if episode.outcome is Outcome.SUCCESS]
-        values = [value for motion in motions if (value := getattr(motion, measure)) is not None]
-        if values:
-            summary[measure] = Mean(mean=float(np.mean(values)), ci95=mean_95(values), n=len(values))
+        known = [each for each in graded if solved(each) and getattr(each.motion, measure) is not None]
+        if known:
+            values = [getattr(each.motion, measure) for each in known]
+            interval = mean_95(values, states_of(known))
+            summary[measure] = Mean(mean=float(np.mean(values)), ci95=interval, n=len(values))
     return summary
 
 
 def motion_differences(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> dict[str, MeanDifference]:
     """Measure to its paired difference, over the pairs (A, B) that both solved and that both have."""
-    both = [(a.motion, b.motion) for a, b in pairs if a.outcome is b.outcome is Outcome.SUCCESS]
+    both = [(a, b) for a, b in pairs if solved(a) and solved(b)]
     found = {}
     for measure in MEASURES:
-        values = [(getattr(a, measure), getattr(b, measure)) for a, b in both]
-        difference = mean_difference([pair for pair in values if None not in pair])
+        values = [(a, (getattr(a.motion, measure), getattr(b.motion, measure))) for a, b in both]
+        known = [(a, pair) for a, pair in values if None not in pair]
+        difference = mean_difference([pair for _, pair in known], states_of(a for a, _ in known))
         if difference is not None:
             found[measure] = difference
     return found

@@ -26,11 +26,11 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairCounts:
-    """Numbers of pairs: discordant ones by the successful run, and all."""
+    """Numbers of pairs, or effective ones: discordant ones by the successful run, and all."""
 
-    only_a: int
-    only_b: int
-    pairs: int
+    only_a: float
+    only_b: float
+    pairs: float
 
 
 def verdict_of(interval: Interval, margin: float) -> Verdict:

@@ -14,7 +14,7 @@ from eval.metrics.simulated_time import SimulatedTime
 
 _FIELDS = (
     *("n_episodes", "n_success", "n_invalid_actions", "n_errors", "n_without_truth"),
-    *("pc_success", "pc_success_ci95", "pc_progress", "pc_progress_ci95", "mean_steps"),
+    *("pc_success", "pc_success_ci95", "seeds", "pc_progress", "pc_progress_ci95", "mean_steps"),
     *(field.name for field in dataclasses.fields(SimulatedTime)),
     *("latency_ms", "charged_ms", "control_steps", "tokens", "compiles_after_warm_up", "policy_s"),
     *("tokens_per_s", "staleness_ms", "texts", "motion"),
@@ -35,6 +35,7 @@ def results_of(rows: RunRows) -> dict[str, Any]:
         "overlap": run.overlap,
         "overall": {**fields_of(overall), **lerobot_group(overall), **eval_times(overall)},
         "per_suite": {suite: fields_of(row) for suite, row in rows.suites.items()},
+        "per_seed": [{"seed": seed, **fields_of(row)} for seed, row in rows.seeds.items()],
         "per_group": {suite: lerobot_group(row) for suite, row in rows.suites.items()},
         "per_task": [
             {

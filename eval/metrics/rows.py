@@ -8,17 +8,19 @@ import dataclasses
 import functools
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 
-from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved, states_of
 from contracts.latency import Quantiles
 from contracts.query import QueryRecord
 from eval.metrics.language import TextRow, mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import Mean, summarize_motion
 from eval.metrics.simulated_time import SimulatedTime, summarize_time
-from eval.metrics.statistics import Interval, mean_95, quantiles, scaled, wilson_95
+from eval.metrics.statistics import Interval, mean_95, quantiles, rate_95, scaled
 from eval.records.reader import RunRecords
 
 LATENCY_STAGES = ("action", "frame")
@@ -27,7 +29,7 @@ LATENCY_STAGES = ("action", "frame")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A success rate with its 95 % Wilson interval, percent."""
+    """A success rate with its 95 % Wilson interval over initial states, percent."""
 
     hits: int
     of: int
@@ -35,12 +37,37 @@ class Rate:
     low: float
     high: float
 
+    @property
+    def interval(self) -> Interval:
+        """The interval alone."""
+        return Interval(low=self.low, high=self.high)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """Success rates of several seeds, percent, as papers print them."""
+
+    rates: Mapping[int, float]  # by seed
+    mean: float
+    sd: float  # sample standard deviation
+
+    @classmethod
+    def of(cls, outcomes: Iterable[tuple[int, float]]) -> Self | None:
+        """Of outcomes with their seeds, each from 0 to 1; None with fewer than two seeds."""
+        found = defaultdict[int, list[float]](list)
+        for seed, outcome in outcomes:
+            found[seed].append(100 * outcome)
+        rates = {seed: statistics.fmean(of_seed) for seed, of_seed in sorted(found.items())}
+        if len(rates) < 2:
+            return None
+        return cls(rates=rates, mean=statistics.fmean(rates.values()), sd=statistics.stdev(rates.values()))
+
 
 def rate_of(episodes: Sequence[EpisodeResult]) -> Rate | None:
     """The success rate of graded episodes; None without one."""
     graded = graded_only(episodes)
     hits, of = sum(map(solved, graded)), len(graded)
-    interval = scaled(wilson_95(hits, of), 100)
+    interval = scaled(rate_95([*map(solved, graded)], states_of(graded)), 100)
     if interval is None:
         return None
     return Rate(hits=hits, of=of, percent=100 * hits / of, low=interval.low, high=interval.high)
@@ -127,7 +154,8 @@ class Row(SimulatedTime, Progress):
     n_errors: int = 0
     n_without_truth: int = 0
     pc_success: float | None = None
-    pc_success_ci95: Interval | None = None  # Wilson's
+    pc_success_ci95: Interval | None = None  # Wilson's, over initial states
+    seeds: Seeds | None = None  # None with one seed
     mean_steps: float | None = None
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
@@ -180,7 +208,8 @@ def row_of(
         n_errors=len(episodes) - len(graded),
         n_without_truth=sum(episode.truth_error is not None for episode in graded),
         pc_success=None if rate is None else rate.percent,
-        pc_success_ci95=None if rate is None else Interval(low=rate.low, high=rate.high),
+        pc_success_ci95=None if rate is None else rate.interval,
+        seeds=Seeds.of((episode.key.seed, solved(episode)) for episode in graded),
         **vars(summarize_progress(graded)),
         mean_steps=statistics.fmean(episode.steps for episode in graded) if graded else None,
         **vars(summarize_time(graded, limits_s)),
@@ -217,7 +246,8 @@ def summarize_progress(episodes: Sequence[EpisodeResult]) -> Progress:
     shares = [episode.progress for episode in episodes if episode.progress is not None]
     if not shares or len(shares) < len(episodes):
         return Progress()
-    return Progress(pc_progress=100 * float(np.mean(shares)), pc_progress_ci95=scaled(mean_95(shares), 100))
+    interval = scaled(mean_95(shares, states_of(episodes)), 100)
+    return Progress(pc_progress=100 * float(np.mean(shares)), pc_progress_ci95=interval)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +269,14 @@ class RunRows:
         """By suite, in the order in which they were first recorded."""
         names = dict.fromkeys(key.suite for key in self.records.episodes)
         return {name: self._row([each for each in self._sorted if each.key.suite == name]) for name in names}
+
+    @functools.cached_property
+    def seeds(self) -> Mapping[int, Row]:
+        """By seed."""
+        seeds = sorted({key.seed for key in self.records.episodes})
+        if len(seeds) == 1:
+            return {seeds[0]: self.overall}
+        return {seed: self._row([each for each in self._sorted if each.key.seed == seed]) for seed in seeds}
 
     @functools.cached_property
     def tasks(self) -> Sequence[TaskRow]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from contracts.episode import EpisodeResult, Outcome, graded_only, solved
+from contracts.episode import EpisodeResult, Outcome, graded_only, solved, states_of
 from eval.metrics.statistics import (
     Interval,
     MeanDifference,
@@ -15,9 +15,9 @@ from eval.metrics.statistics import (
     cluster_bootstrap_95,
     mean_95,
     mean_difference,
+    rate_95,
     ratio_of_sums,
     scaled,
-    wilson_95,
 )
 
 
@@ -65,11 +65,11 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
     if times:
         median = statistics.median(times)
         time_to_success = TimeToSuccess(mean=statistics.fmean(times), median=median, n=len(times))
-    restricted = [s for each in timed if (s := restricted_s(each, limits_s)) is not None]
+    restricted = [(each, s) for each in timed if (s := restricted_s(each, limits_s)) is not None]
     return SimulatedTime(
         time_to_success_s=time_to_success,
-        restricted_mean_s=statistics.fmean(restricted) if restricted else None,
-        restricted_mean_ci95=mean_95(restricted),
+        restricted_mean_s=statistics.fmean(s for _, s in restricted) if restricted else None,
+        restricted_mean_ci95=mean_95([s for _, s in restricted], states_of(each for each, _ in restricted)),
         query_hz=_ratio(queries, seconds),
         pc_held=_ratio(100 * sum(e.held_steps for e in timed), steps),
         pc_continued=_ratio(100 * sum(e.continued_steps for e in timed), steps),
@@ -107,13 +107,13 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
     The mean is taken over logarithms, so swapping the runs inverts ratio and interval. If at least six ratios
     all agree, the interval has no width: the median ratio then has that value with 97 % confidence.
     """
-    seconds = [(a.success_s, b.success_s) for a, b in pairs]
-    logs = np.array([math.log(b / a) for a, b in seconds if a and b])
-    if not len(logs):
+    timed = [(a, math.log(b.success_s / a.success_s)) for a, b in pairs if a.success_s and b.success_s]
+    if not timed:
         return None
-    ratio, found = math.exp(logs.mean()), mean_95(logs)
+    logs, states = np.array([log for _, log in timed]), states_of(a for a, _ in timed)
+    ratio, found = math.exp(logs.mean()), mean_95(logs, states)
     interval = found and Interval(low=math.exp(found.low), high=math.exp(found.high))
-    return TimeRatio(ratio=ratio, ci95=interval or agreed(ratio, len(logs)), n_pairs=len(logs))
+    return TimeRatio(ratio=ratio, ci95=interval or agreed(ratio, states), n_pairs=len(logs))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,16 +132,18 @@ def restricted_times(
 
     Without a solved episode there is no interval.
     """
-    both = [(restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
-    seconds = [(a, b) for a, b in both if a is not None and b is not None]
-    difference = mean_difference(seconds)
+    both = [(a, restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
+    timed = [(of, (a, b)) for of, a, b in both if a is not None and b is not None]
+    seconds, states = [each for _, each in timed], states_of(of for of, _ in timed)
+    difference = mean_difference(seconds, states)
     if difference is None or not difference.a or not difference.b:
         return None
     ratio = difference.b / difference.a
-    interval = cluster_bootstrap_95(ratio_of_sums, *np.array(seconds).T[::-1], method="percentile")
+    columns = np.array(seconds).T[::-1]
+    interval = cluster_bootstrap_95(ratio_of_sums, *columns, clusters=states, method="percentile")
     if not any(solved(episode) for pair in pairs for episode in pair):
         return RestrictedTimes(seconds=dataclasses.replace(difference, ci95=None), ratio=ratio, ci95=None)
-    return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, len(seconds)))
+    return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, states))
 
 
 def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
@@ -153,10 +155,12 @@ def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
     lengths = [episode.simulated_s for episode in graded if episode.simulated_s is not None]
     if not graded or len(lengths) < len(graded):
         return []
-    times = np.sort([e.simulated_s for e in graded if solved(e) and e.simulated_s is not None])
-    at = sorted({0.0, *times.tolist(), max(lengths)})
+    times = [e.simulated_s for e in graded if solved(e) and e.simulated_s is not None]
+    at, states = sorted({0.0, *times, max(lengths)}), states_of(graded)
     curve = []
-    for seconds, count in zip(at, np.searchsorted(times, at, side="right").tolist(), strict=True):
-        low, high = scaled(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
-        curve.append(CurvePoint(seconds=seconds, percent=100 * count / len(graded), low=low, high=high))
+    for seconds in at:
+        by_then = [solved(each) and (each.simulated_s or 0.0) <= seconds for each in graded]
+        low, high = scaled(rate_95(by_then, states), 100) or (0.0, 100.0)
+        percent = 100 * sum(by_then) / len(graded)
+        curve.append(CurvePoint(seconds=seconds, percent=percent, low=low, high=high))
     return curve

@@ -4,7 +4,8 @@ import dataclasses
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def scaled(interval: Interval | None, scale: float) -> Interval | None:
     return None if interval is None else Interval(low=scale * interval.low, high=scale * interval.high)
 
 
-def wilson_95(successes: int, trials: int) -> Interval | None:
+def wilson_95(successes: float, trials: float) -> Interval | None:
     """95 % Wilson score interval of a success rate, in [0, 1]; None without trials.
 
     It keeps its coverage near 0 % and 100 % and with few trials, unlike the normal approximation (Wilson
@@ -49,9 +50,43 @@ def wilson_95(successes: int, trials: int) -> Interval | None:
     )
 
 
+def independent_share(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """The effective number of values over their number, 1 if each is a cluster of its own.
+
+    Values within a cluster, such as the outcomes of one initial state with several seeds, are not
+    independent. The variance of their mean exceeds that of independent values by the design effect, estimated
+    between clusters, by which counts are divided before an interval for independent ones is formed (Rao and
+    Scott, Biometrics 48:577, 1992). It is 1 at least; where all values agree nothing estimates it, and a
+    cluster counts as one value.
+    """
+    labels = list(dict.fromkeys(clusters))
+    if len(labels) == len(values):
+        return 1.0
+    off = np.asarray(values, np.float64) - np.mean(values)
+    squares = float(off @ off)
+    if squares <= _NO_WIDTH or len(labels) == 1:
+        return len(labels) / len(values)
+    between = len(labels) / (len(labels) - 1) * float((_summed(clusters, off)[0] ** 2).sum())
+    return min(1.0, squares / between) if between else 1.0
+
+
+def rate_95(successes: Sequence[bool], clusters: Sequence[Hashable]) -> Interval | None:
+    """95 % Wilson interval of the rate of an effective number of successes (see `independent_share`)."""
+    share = independent_share(successes, clusters) if successes else 1.0
+    return wilson_95(share * sum(successes), share * len(successes))
+
+
+def _summed(clusters: Sequence[Hashable], *columns: np.ndarray) -> list[np.ndarray]:
+    """The columns with one number per cluster, in the order of their first values."""
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(clusters))}
+    places = [numbers[label] for label in clusters]
+    return [np.bincount(places, column, len(numbers)) for column in columns]
+
+
 def cluster_bootstrap_95(
     statistic: Callable[..., np.ndarray],
-    *columns: "Float64[np.ndarray, ' cluster']",
+    *columns: "Float64[np.ndarray, ' value']",
+    clusters: Sequence[Hashable] | None = None,
     method: Literal["BCa", "percentile"] = "BCa",
 ) -> Interval | None:
     """95 % bootstrap interval of a statistic over clusters; None for fewer than six, or if all agree.
@@ -63,16 +98,19 @@ def cluster_bootstrap_95(
     Statistician 69:371).
 
     Args:
-        statistic: Maps columns to a number, along an `axis`.
-        columns: One number per cluster each.
+        statistic: Maps columns to a number, along an `axis`; a function of their sums.
+        columns: Numbers whose sums over clusters are resampled.
+        clusters: The cluster of each; None if each is one of its own.
         method: `percentile` for means of symmetric values, where BCa only adds noise.
     """
+    if clusters is not None:
+        columns = tuple(_summed(clusters, *columns))
     if len(columns[0]) < _MIN_CLUSTERS:
         return None
     from scipy.stats import DegenerateDataWarning, bootstrap, norm, t
 
-    clusters = len(columns[0])
-    wider = math.sqrt(clusters / (clusters - 1)) * t.ppf(0.975, clusters - 1)
+    count = len(columns[0])
+    wider = math.sqrt(count / (count - 1)) * t.ppf(0.975, count - 1)
     level = min(1 - 2 * float(norm.sf(wider)), 1 - 1 / _RESAMPLES)  # at which it covers 95 %
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", DegenerateDataWarning)
@@ -94,9 +132,10 @@ def cluster_bootstrap_95(
     return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
 
 
-def mean_95(values: "Sequence[float] | np.ndarray") -> Interval | None:
-    """95 % bootstrap interval of a mean of independent values; None for fewer than six, or if all agree."""
-    return cluster_bootstrap_95(np.mean, np.asarray(values, np.float64), method="percentile")
+def mean_95(values: "Sequence[float] | np.ndarray", clusters: Sequence[Hashable]) -> Interval | None:
+    """95 % bootstrap interval of a mean over clusters; None for fewer than six, or if all agree."""
+    columns = np.asarray(values, np.float64), np.ones(len(values))
+    return cluster_bootstrap_95(ratio_of_sums, *columns, clusters=clusters, method="percentile")
 
 
 def ratio_of_sums(part: np.ndarray, whole: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -119,10 +158,12 @@ class MeanDifference:
         return {**dataclasses.asdict(self), "ci95": self.ci95 and self.ci95._asdict()}
 
 
-def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | None:
+def mean_difference(
+    pairs: Sequence[tuple[float, float]], clusters: Sequence[Hashable]
+) -> MeanDifference | None:
     """The means over pairs (A, B) and their difference; None without pairs.
 
-    If at least six differences all agree, the interval has no width.
+    If the differences of at least six clusters all agree, the interval has no width.
     """
     if not pairs:
         return None
@@ -132,26 +173,41 @@ def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | No
         a=float(a.mean()),
         b=float(b.mean()),
         difference=difference,
-        ci95=mean_95(b - a) or agreed(difference, len(pairs)),
+        ci95=mean_95(b - a, clusters) or agreed(difference, clusters),
         n_pairs=len(pairs),
     )
 
 
-def agreed(value: float, pairs: int) -> Interval | None:
-    """The interval of values that all agree: without width if there are at least six, else None.
+def agreed(value: float, clusters: Sequence[Hashable]) -> Interval | None:
+    """The interval of values that all agree: without width if there are at least six clusters, else None.
 
     The median then has that value with 97 % confidence.
     """
-    return Interval(low=value, high=value) if pairs >= _MIN_CLUSTERS else None
+    return Interval(low=value, high=value) if len(set(clusters)) >= _MIN_CLUSTERS else None
 
 
-def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Two-sided exact McNemar p-value of the pairs in which A or B alone succeeded; 1 without any."""
-    if only_a == only_b:
+def mcnemar_exact(differences: Iterable[int]) -> float:
+    """Two-sided exact p-value of successes of B less those of A in each cluster; 1 if their sum is 0.
+
+    It is the share of all choices of their signs, which are alike if the runs are, whose sum is as far from 0
+    (Fisher's randomization test, The Design of Experiments, 1935). Without clusters of several pairs, it is
+    McNemar's of the pairs in which A or B alone succeeded.
+    """
+    signed = [each for each in differences if each]
+    if not sum(signed):
         return 1.0
-    from scipy.stats import binomtest
+    from scipy.stats import binom, binomtest
 
-    return float(binomtest(only_a, only_a + only_b).pvalue)
+    sizes = Counter(map(abs, signed))
+    if sizes.keys() == {1}:
+        return float(binomtest(signed.count(-1), len(signed)).pvalue)
+    chances = np.ones(1)  # of the sum of those with a positive sign
+    for size, count in sizes.items():
+        spread = np.zeros(size * count + 1)
+        spread[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = np.convolve(chances, spread)
+    far = np.abs(2 * np.arange(len(chances)) - (len(chances) - 1)) >= abs(sum(signed))
+    return min(1.0, float(chances[far].sum()))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -164,7 +220,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def paired_difference_95(only_a: int, only_b: int, pairs: int) -> Interval | None:
+def paired_difference_95(only_a: float, only_b: float, pairs: float) -> Interval | None:
     """95 % score interval of B's success rate minus A's, in [-1, 1]; None without pairs.
 
     Tango's (Statistics in Medicine 17:891, 1998): the differences that a score test does not reject. At 0

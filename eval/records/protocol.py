@@ -9,11 +9,11 @@ from typing import Any
 
 from configs.installed import distribution_of, identify
 from configs.schema import Wordings
-from contracts.env_seed import BY_RUN
+from contracts.env_seed import BY_EPISODE
 from contracts.hashing import hash_of
 from sim_envs.suite import Assets, StateSource, Suite
 
-_OMITTED = {"env_seed": str(BY_RUN)}
+_OMITTED = {"env_seed": str(BY_EPISODE)}
 """Values of what a description leaves out, if not none."""
 
 NO_ASSETS = Assets(name="none", digest="")
@@ -33,7 +33,7 @@ def describe_suite(
     Args:
         suite: Limits, settle steps, replan steps, camera size, conventions, assets.
         wordings: Wording of instructions; omitted if the benchmark's own.
-        states: Origins of the initial states. The environment's seeding, omitted if it is by the run's seed,
+        states: Origins of the initial states. The environment's seeding, omitted if it is the episode's seed,
             matters only if some are stored: sampled ones do not depend on it.
         clock: Description of the clock; omitted if paused.
         feedback: Origin of the texts in the prompt; omitted if there are none.
@@ -55,7 +55,7 @@ def describe_suite(
         **suite.describe(wordings),
         **_package(suite),
         **({"initial_states": "drawn"} if "sampled" in states else {}),
-        **({"env_seed": str(env_seed)} if env_seed != BY_RUN and "stored" in states else {}),
+        **({"env_seed": str(env_seed)} if env_seed != BY_EPISODE and "stored" in states else {}),
         **({"clock": dict(clock)} if clock else {}),
         **({"feedback": feedback} if feedback else {}),
     }

@@ -67,7 +67,7 @@ class RunIdentity:
     # Origin of the texts in the prompt; None for a policy that reads none.
     feedback: TextSourceOption | None = None
     clock_device: str | None = None  # device of the clock's profile; None on other clocks
-    # Values of the options that replace parts of the published protocol, and of the wordings and the seed.
+    # Values of the options that replace parts of the published protocol, and of the wordings and the seeds.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Each suite's step limit in simulated seconds; empty if only hashes are recorded.
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -96,7 +96,7 @@ class RunIdentity:
 
 OVERRIDES = (
     "wordings",
-    "seed",
+    "seeds",
     "init_ids",
     "num_steps_wait",
     "max_steps",
@@ -123,8 +123,6 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     identity |= {name: config[name] for name in options if name in config}
     fields = RunConfig.model_fields
     identity["overrides"] = {name: config.get(name, fields[name].default) for name in OVERRIDES}
-    if identity["overrides"]["replan_steps"] == "asap":  # as it was called in former versions
-        identity["overrides"]["replan_steps"] = 1
     if mode == "actions":
         identity["adapter"] = None
     else:
@@ -171,7 +169,7 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
         "suite": list(manifest.get("protocol") or {}),
         "task_id": config.get("task_ids"),
         "init_id": config.get("init_ids") or (None if trials is None else range(trials)),
-        "seed": [config["seed"]] if "seed" in config else None,
+        "seed": config.get("seeds"),
     }
     for key in episodes:
         for part, allowed in planned.items():

@@ -15,13 +15,12 @@ from configs.errors import check
 from configs.load import agrees, load
 from configs.paths import locked, read_json_object, shown
 from configs.schema import EpisodesConfig, PolicyConfig, Preset, RunConfig, SweepConfig, VariantsConfig
-from contracts.env_seed import BY_RUN
 from contracts.episode import Outcome
 from contracts.errors import UsageError
 from contracts.redaction import MASK, redact, strip_url
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
-from eval.records.schema import RunFolder
+from eval.records.schema import RunFolder, current_options
 
 ConfigT = TypeVar("ConfigT", bound=EpisodesConfig)
 
@@ -239,28 +238,11 @@ def _left_by_a_kill(folder: RunFolder) -> Run | None:
     return None
 
 
-def check_recorded(schema: type[ConfigT], recorded: Any, *, source: str) -> ConfigT:
-    """The configuration in a record, also of former versions.
-
-    Those that lack `env_seed` are of runs before it, which were `fixed`; `replan_steps` 1 was called `asap`.
-    """
-    current = {"env_seed": str(BY_RUN), **recorded} if isinstance(recorded, Mapping) else recorded
-    return check(schema, _without_asap(current), source=source)
-
-
-def _without_asap(value: Any, option: str = "") -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_asap(each, name) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_without_asap(each, option) for each in value]
-    return 1 if (option, value) == ("replan_steps", "asap") else value
-
-
 def _recorded(folder: RunFolder) -> Run | None:
     """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
         recorded = folder.read_manifest()["config"]
-        config = check_recorded(RunConfig, recorded, source=str(folder.manifest_path))
+        config = check(RunConfig, recorded, source=str(folder.manifest_path))
         return Run(config=config, folder=folder, resumed=True)
     except UsageError as error:
         warn_skipped(folder.path, error)
@@ -329,7 +311,7 @@ class SweepFolder:
 
     def config(self) -> SweepConfig:
         """The configuration; a record that cannot be read, or of another version, is a UsageError."""
-        recorded = check_recorded(SweepConfig, self.read()["config"], source=str(self.record_path))
+        recorded = check(SweepConfig, current_options(self.read()["config"]), source=str(self.record_path))
         return recorded.model_copy(update=self.secrets)
 
     def write(self, config: SweepConfig, *, status: str, **results: Any) -> None:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from configs.errors import check
 from configs.paths import read_json_object
+from contracts.env_seed import BY_EPISODE
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from contracts.redaction import redact
@@ -22,6 +23,7 @@ SCHEMA_VERSION = 2
 class _Planned(TypedDict, total=False):
     task_ids: list[StrictInt]
     init_ids: list[StrictInt]
+    seeds: list[StrictInt]
     num_trials_per_task: StrictInt | None
 
 
@@ -50,6 +52,28 @@ class _Fields(dict[str, Any]):
 
     def __missing__(self, name: str) -> NoReturn:
         raise UsageError(f"{self._source}: lacks {name!r}")
+
+
+def current_options(recorded: Any) -> Any:
+    """The configuration in a record of any version, with the options of today.
+
+    Those that lack `env_seed` are of runs before it, which were `fixed`; `seeds` was one `seed`;
+    `replan_steps` 1 was called `asap`.
+    """
+    if not isinstance(recorded, Mapping):
+        return recorded
+    current = {"env_seed": str(BY_EPISODE), **recorded}
+    if "seed" in current:
+        current["seeds"] = [current.pop("seed")]
+    return _without_asap(current)
+
+
+def _without_asap(value: Any, option: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_asap(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_asap(each, option) for each in value]
+    return 1 if (option, value) == ("replan_steps", "asap") else value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +121,8 @@ class RunFolder:
                 f"{self.path} has records of schema version {version}, this program reads {SCHEMA_VERSION}; "
                 "run it again"
             )
+        if "config" in content:
+            content["config"] = current_options(content["config"])
         check(_Manifest, content, source=str(self.manifest_path))
         return _Fields(redact(content), source=str(self.manifest_path))  # of older versions
 

@@ -4,10 +4,11 @@ import dataclasses
 import enum
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 from contracts.clock import PAUSED
-from contracts.episode import EpisodeResult, Outcome, Share
+from contracts.episode import EpisodeResult, Outcome, Share, solved
 from contracts.errors import UsageError, pluralize
 from contracts.latency import Quantiles
 from contracts.query import QueryRecord
@@ -25,7 +26,7 @@ from eval.metrics.language import (
 )
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import PairCounts
-from eval.metrics.rows import LATENCY_STAGES
+from eval.metrics.rows import LATENCY_STAGES, Seeds
 from eval.metrics.simulated_time import (
     CurvePoint,
     RestrictedTimes,
@@ -38,6 +39,7 @@ from eval.metrics.statistics import (
     Interval,
     MeanDifference,
     holm,
+    independent_share,
     mcnemar_exact,
     paired_difference_95,
     quantiles,
@@ -148,7 +150,8 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
                 for side in (0, 1)
             )
             rate_a, rate_b = percentage(shares_a), percentage(shares_b)
-            gain = difference(shares_b, shares_a)  # the drop from B to A
+            states = [each.key.state for each in episodes]
+            gain = difference(shares_b, shares_a, states)  # the drop from B to A
             if rate_a is not None and rate_b is not None and gain is not None:
                 values = {"a": rate_a.pc, "b": rate_b.pc, "difference": gain.pc}
                 differences.append(TextDifference(task=task, when=when, **values, interval=gain.ci95))
@@ -209,27 +212,64 @@ Pair = tuple[EpisodeResult, EpisodeResult]
 """The same episode in runs A and B."""
 
 
+class PairOutcome(NamedTuple):
+    """Whether A and B solved an episode, its initial state, which episodes of other seeds share, and seed."""
+
+    a: bool
+    b: bool
+    state: Hashable
+    seed: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairTable:
     """Outcomes of the graded pairs."""
 
     n_episodes: int  # all pairs of episodes, those with an error among them
-    both: int  # pairs that both runs solved; `only_a`, `only_b` and `neither` likewise
-    only_a: int
-    only_b: int
-    neither: int
+    pairs: Sequence[PairOutcome]  # those in which neither run ended in an error
     n_errors_a: int  # episodes that ended in an error in A; such pairs are not graded
     n_errors_b: int  # the same for B
+
+    @functools.cached_property
+    def _counts(self) -> Counter[tuple[bool, bool]]:
+        return Counter((pair.a, pair.b) for pair in self.pairs)
+
+    @property
+    def both(self) -> int:
+        """Pairs that both runs solved."""
+        return self._counts[True, True]
+
+    @property
+    def only_a(self) -> int:
+        """Pairs that A alone solved."""
+        return self._counts[True, False]
+
+    @property
+    def only_b(self) -> int:
+        """Pairs that B alone solved."""
+        return self._counts[False, True]
+
+    @property
+    def neither(self) -> int:
+        """Pairs that no run solved."""
+        return self._counts[False, False]
 
     @property
     def graded(self) -> int:
         """Pairs in which neither run ended in an error."""
-        return self.both + self.only_a + self.only_b + self.neither
+        return len(self.pairs)
+
+    @functools.cached_property
+    def independent(self) -> float:
+        """The effective number of pairs over their number, below 1 with several seeds."""
+        states = [pair.state for pair in self.pairs]
+        return independent_share([pair.b - pair.a for pair in self.pairs], states) if states else 1.0
 
     @property
     def counts(self) -> PairCounts:
-        """The counts for a verdict; requires a graded pair."""
-        return PairCounts(only_a=self.only_a, only_b=self.only_b, pairs=self.graded)
+        """The effective counts for a verdict; requires a graded pair."""
+        share = self.independent
+        return PairCounts(only_a=share * self.only_a, only_b=share * self.only_b, pairs=share * self.graded)
 
     @property
     def percent_a(self) -> float | None:
@@ -242,19 +282,32 @@ class PairTable:
         return 100 * (self.both + self.only_b) / self.graded if self.graded else None
 
     @property
+    def seeds_a(self) -> Seeds | None:
+        """A's success rates over the graded pairs by seed; None with one seed."""
+        return Seeds.of((pair.seed, pair.a) for pair in self.pairs)
+
+    @property
+    def seeds_b(self) -> Seeds | None:
+        """The same for B."""
+        return Seeds.of((pair.seed, pair.b) for pair in self.pairs)
+
+    @property
     def difference(self) -> float | None:
         """B's success rate minus A's, percentage points."""
         return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
 
     @property
     def difference_ci95(self) -> Interval | None:
-        """Its 95 % paired score interval (Tango), percentage points."""
-        return scaled(paired_difference_95(self.only_a, self.only_b, self.graded), 100)
+        """Its 95 % paired score interval (Tango), over initial states, percentage points."""
+        return scaled(paired_difference_95(*dataclasses.astuple(self.counts)), 100) if self.pairs else None
 
     @property
     def mcnemar_p(self) -> float:
-        """Exact two-sided p-value of the runs' difference."""
-        return mcnemar_exact(self.only_a, self.only_b)
+        """Exact two-sided p-value of the runs' difference, over initial states."""
+        differences = Counter[Hashable]()
+        for pair in self.pairs:
+            differences[pair.state] += pair.b - pair.a
+        return mcnemar_exact(differences.values())
 
 
 def is_graded(pair: Pair) -> bool:
@@ -264,14 +317,11 @@ def is_graded(pair: Pair) -> bool:
 
 def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
     """Count the outcomes of pairs of episodes."""
-    graded = filter(is_graded, pairs)
-    solved = [(a.outcome is Outcome.SUCCESS, b.outcome is Outcome.SUCCESS) for a, b in graded]
     return PairTable(
         n_episodes=len(pairs),
-        both=solved.count((True, True)),
-        only_a=solved.count((True, False)),
-        only_b=solved.count((False, True)),
-        neither=solved.count((False, False)),
+        pairs=[
+            PairOutcome(solved(a), solved(b), a.key.state, a.key.seed) for a, b in pairs if is_graded((a, b))
+        ],
         n_errors_a=sum(a.outcome is Outcome.ERROR for a, _ in pairs),
         n_errors_b=sum(b.outcome is Outcome.ERROR for _, b in pairs),
     )

@@ -20,12 +20,13 @@ from eval.metrics.noninferiority import (
     exceeds,
     verdict_of,
 )
+from eval.metrics.rows import Seeds
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable, TextDifference, TextPairs, Unpaired
 from eval.report.result_tables import MEASURES, percent
-from eval.report.table import Column, Table, format_clock_of, to_terminal
+from eval.report.table import Column, Table, format_clock_of, percentage, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -104,7 +105,8 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         f"{pluralize(episodes, 'episode')} ({pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone)"
     )
     if verdict is Verdict.INCONCLUSIVE:
-        needed = episodes_needed(pairs.counts, margin / 100)
+        effective = episodes_needed(pairs.counts, margin / 100)
+        needed = None if effective is None else math.ceil(effective / pairs.independent)
         if needed is None:
             sentence += "; no number of episodes would settle it"
         else:
@@ -185,6 +187,7 @@ _IN_TURNS_NOTE = (
     "disturbances may not."
 )
 _NOT_IN_TURNS_NOTE = "The runs did not alternate: latency differences include the machine's drift."
+_SEEDS_NOTE = "± is the standard deviation over seeds; interval and p are over initial states"
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
@@ -210,11 +213,18 @@ def _compared(first: str, form: str, *, unit: str = "", ends: str = "ci95") -> l
     ]
 
 
+def _rate(value: float | None, seeds: Seeds | None) -> str | None:
+    """A success rate, with the standard deviation over seeds if there are several."""
+    if value is None:
+        return None
+    return percent(value) if seeds is None else f"{percentage(value, 1)} ± {seeds.sd:.1f} %"
+
+
 _NAME, _, _, *_DIFFERENCE = _compared("solved", ".1f", ends="difference_ci95")
 RATES = [
     _NAME,
-    Column("A", lambda row: row.of.percent_a, percent),
-    Column("B", lambda row: row.of.percent_b, percent),
+    Column("A", lambda row: _rate(row.of.percent_a, row.of.seeds_a)),
+    Column("B", lambda row: _rate(row.of.percent_b, row.of.seeds_b)),
     *_DIFFERENCE,
     Column("p", lambda row: row.p_value, ".2g"),
 ]
@@ -255,7 +265,8 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
     _show_runs(comparison, console)
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
-    show_table(RATES, sides, f"{_STATISTICS_NOTE}{together}.")
+    seeds = "" if comparison.overall.seeds_a is None else f"; {_SEEDS_NOTE}"
+    show_table(RATES, sides, f"{_STATISTICS_NOTE}{together}{seeds}.")
     show_table(PAIRS, sides)
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):

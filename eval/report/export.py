@@ -108,7 +108,7 @@ def vla_eval(folder: RunFolder) -> str:
                 for task, members in tasks.items()
             ],
             "config": config,
-            "seed": config.get("seed"),
+            "seed": seeds[0] if len(seeds := config.get("seeds", ())) == 1 else None,
             "metric_keys": {"success": "mean"},
             "mean_success": mean_success(episodes),
             "num_episodes_total": len(episodes),

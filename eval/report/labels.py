@@ -25,7 +25,8 @@ def protocol_changes(options: Mapping[str, Any]) -> list[str]:
 def _override(name: str, run: RunIdentity) -> str:
     value = run.overrides.get(name)
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return f"{name.replace('_', ' ')} {'as by default' if value in (None, (), []) else words}"
+    named = name.removesuffix("s") if isinstance(value, list | tuple) and len(value) == 1 else name
+    return f"{named.replace('_', ' ')} {'as by default' if value in (None, (), []) else words}"
 
 
 def _text_rate(run: RunIdentity) -> str:

@@ -24,8 +24,7 @@ from contracts.hashing import hash_of
 from contracts.motion import Static
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import fields_of
-from eval.metrics.rows import Row, RunRows
-from eval.metrics.statistics import scaled, wilson_95
+from eval.metrics.rows import Row, RunRows, Seeds, rate_of
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
@@ -256,20 +255,24 @@ def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -
 def _average(parts: Mapping[str, Entry], title: str) -> Entry:
     rows = [part.row for part in parts.values()]
     sizes, n_success = [row.n_episodes for row in rows], sum(row.n_success for row in rows)
-    interval = scaled(wilson_95(n_success, sum(sizes)), 100) if len(set(sizes)) == 1 else None
+    episodes = {key: episode for part in parts.values() for key, episode in part.episodes.items()}
+    pooled = rate_of(list(episodes.values())) if len(set(sizes)) == 1 else None
     average = Row(
         n_episodes=sum(sizes),
         n_success=n_success,
         n_errors=sum(row.n_errors for row in rows),
         pc_success=statistics.fmean(row.pc_success or 0.0 for row in rows),
-        pc_success_ci95=interval,
+        seeds=Seeds.of(
+            (seed, rate / 100) for row in rows if row.seeds for seed, rate in row.seeds.rates.items()
+        ),
+        pc_success_ci95=None if pooled is None else pooled.interval,
     )
     runs = [part.run for part in parts.values()]
     return Entry(
         run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
         suite=title,
         row=average,
-        episodes={key: episode for part in parts.values() for key, episode in part.episodes.items()},
+        episodes=episodes,
         parts=parts,
     )
 
@@ -331,11 +334,14 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         return f"\\textbf{{{rate}}}" if any(other.rank.best > 1 for other in entries) else rate
 
     def with_interval(row: Row) -> str:
+        if row.seeds is not None:
+            return results.SEEDS.cell(row)
         return f"{results.SUCCESS.cell(row)} ({results.INTERVAL.cell(row)})"
 
     def beside(row: Row) -> Markup:
         shown = Markup('{}<span class="rate">{}</span>')
-        return shown.format(results.SUCCESS.cell(row), results.INTERVAL.cell(row))
+        spread = results.INTERVAL if row.seeds is None else results.SEEDS
+        return shown.format(results.SUCCESS.cell(row), spread.cell(row))
 
     def interval(row: Row) -> Markup:
         return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), results.INTERVAL.cell(row))
@@ -355,6 +361,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         *suites,
         dataclasses.replace(success.of(row_of), latex=marked),
         dataclasses.replace(results.INTERVAL, html=interval).of(row_of),
+        results.SEEDS.of(row_of),
         results.N.of(row_of),
         dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row_of),
     ]
@@ -386,7 +393,7 @@ def _title(entries: Sequence[Entry]) -> str:
     common = [
         (name, value)
         for name, value in entries[0].run.overrides.items()
-        if name not in ("init_ids", "seed")
+        if name not in ("init_ids", "seeds")
         and value not in (str(Static()), RunConfig.model_fields[name].default)
         if all(entry.run.overrides[name] == value for entry in entries)
     ]
@@ -403,7 +410,7 @@ def _title(entries: Sequence[Entry]) -> str:
     return (
         f"Protocol `{protocol}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
-        f"seed {', '.join(map(str, seeds))} (`{digest}`)"
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {str(PAUSED)} else ', ' + ' or '.join(clocks)}"
     )
 

@@ -10,7 +10,7 @@ from eval.records.protocol import differences_of
 from eval.records.reader import RunIdentity, RunRecords
 
 _MOST_NAMED = 3  # missing episodes in a message
-_CHOSEN_BY = {"seed": "--seed", "tasks": "--task-ids", "initial states": "--init-ids"}
+_CHOSEN_BY = {"seeds": "--seeds", "tasks": "--task-ids", "initial states": "--init-ids"}
 """What tells episodes of one suite apart, and the option that chooses it."""
 
 
@@ -68,11 +68,11 @@ def require_same_episodes(*runs: RunRecords) -> None:
 
 
 def _given(manifest: Mapping[str, Any], keys: Mapping[EpisodeKey, EpisodeResult]) -> dict[str, str]:
-    """The seed, tasks and initial states that a run was given, as far as they are known, and its shard."""
+    """The seeds, tasks and initial states that a run was given, as far as they are known, and its shard."""
     config = manifest.get("config", {})
     seeds, tasks, states = ({getattr(key, part) for key in keys} for part in ("seed", "task_id", "init_id"))
     if manifest["status"] != "complete":  # it has yet to play some
-        seeds = {config["seed"]} if "seed" in config else set()
+        seeds = set(config.get("seeds") or ())
         tasks = set(config.get("task_ids") or ())
         states = set(config.get("init_ids") or range(config.get("num_trials_per_task") or 0))
     numbers = dict(zip(_CHOSEN_BY, (seeds, tasks, states), strict=True))

@@ -85,11 +85,20 @@ SUCCESS = Column("success", lambda row: row.pc_success, percent)
 INTERVAL = Column(
     "95 % interval", lambda row: row.pc_success_ci95, lambda ends: "{:.1f}–{:.1f}".format(*ends), short="95 %"
 )
+SEEDS = Column(
+    "over seeds",
+    lambda row: row.seeds,
+    lambda seeds: f"{seeds.mean:.1f} ± {seeds.sd:.1f}",
+    unit="%",
+    short="over\nseeds",
+    legend="mean ± standard deviation of the seeds' success rates",
+)
 ERRORS = Column("errors", lambda row: row.n_errors, when=any)
 MAIN = [
     Column("solved", lambda row: f"{row.n_success}/{row.n_episodes}"),
     SUCCESS,
     INTERVAL,
+    SEEDS,
     Column(
         "time to success",
         lambda row: time.median if (time := row.time_to_success_s) else None,

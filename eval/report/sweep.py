@@ -8,7 +8,7 @@ from configs.console import TextConsole
 from configs.errors import check
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
-from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only
+from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only, states_of
 from contracts.motion import Static
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
@@ -109,7 +109,7 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
 
 def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
     overall, episodes, identity = cell.rows.overall, list(cell.episodes.values()), cell.rows.records.identity
-    seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
+    timed = [(episode, s) for episode in episodes if (s := episode.success_s) is not None]
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     return Cell(
@@ -124,7 +124,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
         },
         outcomes="".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
         current={task: texts.current for task, texts in overall.texts.items() if texts.current},
-        time_to_success_ci95=mean_95(seconds),
+        time_to_success_ci95=mean_95([s for _, s in timed], states_of(each for each, _ in timed)),
         **_verdicts(cell, reference, config, identity.limits_s),
     )
 

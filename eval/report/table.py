@@ -33,6 +33,7 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "–": "--",
+    "±": r"$\pm$",
     "→": r"$\rightarrow$",
 }
 _RULES = {"left": ":--", "center": ":-:", "right": "--:"}

@@ -1,5 +1,6 @@
-"""Merges shares of the same episodes, by `--shard` or by `--init-ids`, into one run or one sweep."""
+"""Merges shares of the same episodes, by `--shard`, `--init-ids` or `--seeds`, into one run or one sweep."""
 
+import dataclasses
 import datetime as dt
 import shutil
 from collections import Counter
@@ -7,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.errors import check
 from configs.schema import EpisodesConfig, RunConfig
-from contracts.env_seed import BY_RUN
+from contracts.env_seed import BY_EPISODE, EnvSeed, parse_env_seed
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from eval.metrics.results_file import results_of
@@ -19,7 +21,6 @@ from eval.records.reader import RunRecords, read_episodes, read_identity
 from eval.records.run_folders import (
     SweepFolder,
     begin,
-    check_recorded,
     locked_run,
     new_run,
     new_sweep,
@@ -30,11 +31,18 @@ from eval.rollout.plan import make_plan
 from eval.rollout.sweep import recorded_cells
 
 _OF_STATES = ("initial_states", "env_seed")
-"""The parts of a protocol in which shares by `--init-ids` may differ: the first is there if some of their
-initial states are sampled, the second if some are stored."""
+"""The parts of a protocol in which shares by `--init-ids` or `--seeds` may differ: the first is there if some
+of their initial states are sampled, the second if some are stored, with the number of an only seed."""
 
-_Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Mapping[RunFolder, Any]]
-"""A merged run: its configuration, its episodes with their shards, and the shards with their manifests."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Merged:
+    """A merged run."""
+
+    config: RunConfig
+    protocol: Mapping[str, Any]
+    episodes: Mapping[EpisodeKey, tuple[RunFolder, EpisodeResult]]  # with their shards
+    shards: Mapping[RunFolder, Mapping[str, Any]]  # to their manifests
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
@@ -65,7 +73,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> tuple[Sweep
         if config.model_copy(update=_whole(configs)) != whole:
             raise UsageError(
                 f"{shards[0].path.name} and {shard.path.name} are not shares of one sweep: they differ in "
-                "more than --shard and --init-ids"
+                "more than --shard, --init-ids and --seeds"
             )
     cells = zip(*(recorded_cells(shard) for shard in shards), strict=True)
     merged = [_merged([run.folder for run in cell]) for cell in cells]
@@ -77,34 +85,47 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> tuple[Sweep
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
     configs = [
-        check_recorded(RunConfig, each["config"], source=str(folder.manifest_path))
+        check(RunConfig, each["config"], source=str(folder.manifest_path))
         for folder, each in manifests.items()
     ]
-    _refuse_unlike(manifests, configs)
     whole = configs[0].model_copy(update=_whole(configs))
-    return whole, _joined(shards, whole, configs[0].shard), manifests
+    env_seeds = _env_seeds(list(manifests.values()), whole.seeds)
+    _refuse_unlike(manifests, configs, env_seeds)
+    protocol = {
+        suite: {
+            part: value
+            for each in manifests.values()
+            for part, value in each["protocol"][suite].items()
+            if part != "env_seed"
+        }
+        for suite in next(iter(manifests.values()))["protocol"]
+    }
+    for suite, env_seed in env_seeds.items():
+        protocol[suite] |= {"env_seed": str(env_seed)} if env_seed != BY_EPISODE else {}
+    episodes = _joined(shards, whole, configs[0].shard)
+    return _Merged(config=whole, protocol=protocol, episodes=episodes, shards=manifests)
 
 
 def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
     """The options of the whole that may differ between its shares."""
-    return {"shard": None, "init_ids": tuple(dict.fromkeys(i for share in shares for i in share.init_ids))}
+    joined = {
+        name: tuple(dict.fromkeys(number for share in shares for number in getattr(share, name)))
+        for name in ("init_ids", "seeds")
+    }
+    return {"shard": None, **joined}
 
 
 def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     """Write merged runs, as the variants of one evaluation if their shards are variants of the same ones."""
-    evaluations = [{tuple(each["variants"]) for each in shards.values()} for *_, shards in merged]
+    evaluations = [{tuple(shard["variants"]) for shard in each.shards.values()} for each in merged]
     written = []
-    for config, episodes, shards in merged:
-        manifests = list(shards.values())
+    for each in merged:
+        manifests, protocol = list(each.shards.values()), each.protocol
         attempts = sorted(
-            (attempt for shard in shards for attempt in past_attempts(shard)),
-            key=lambda each: dt.datetime.fromisoformat(each["started"]),
+            (attempt for shard in each.shards for attempt in past_attempts(shard)),
+            key=lambda attempt: dt.datetime.fromisoformat(attempt["started"]),
         )
-        protocol = {
-            suite: {part: value for each in manifests for part, value in each["protocol"][suite].items()}
-            for suite in manifests[0]["protocol"]
-        }
-        with locked_run(new_run(output_dir, config)) as own:
+        with locked_run(new_run(output_dir, each.config)) as own:
             folder = own.folder
             manifest = {
                 **manifests[0],
@@ -113,17 +134,17 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
                 "suite_hashes": {suite: suite_hash(described) for suite, described in protocol.items()},
                 "run_id": folder.run_id,
                 "config": own.config.model_dump(mode="json"),
-                "n_planned": len(episodes),
+                "n_planned": len(each.episodes),
                 "variants": [folder.run_id],
                 "shards": [shard["run_id"] for shard in manifests],
                 "attempts": attempts,
                 "started": attempts[0]["started"],
-                "finished": max((each["finished"] for each in attempts), key=dt.datetime.fromisoformat),
+                "finished": max((past["finished"] for past in attempts), key=dt.datetime.fromisoformat),
                 "status": "complete",
             }
             begin([own], [{**manifest, "status": "running", "finished": None}])
 
-            for key, (shard, result) in episodes.items():
+            for key, (shard, result) in each.episodes.items():
                 files = [(shard.queries_path(key), folder.queries_path(key))]
                 if result.video is not None:
                     files.append((shard.path / result.video, folder.path / result.video))
@@ -141,17 +162,22 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     return written
 
 
-def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]], configs: Sequence[RunConfig]) -> None:
-    """Reject runs that are not shards of one run."""
+def _refuse_unlike(
+    manifests: Mapping[RunFolder, Mapping[str, Any]],
+    configs: Sequence[RunConfig],
+    env_seeds: Mapping[str, EnvSeed | None],
+) -> None:
+    """Reject runs that are not shards of one run, whose environments have a common seeding unless None."""
     identities = {}
-    env_seeds = [_env_seeds(manifest) for manifest in manifests.values()]
-    of_stored_states = next((seeds for seeds in env_seeds if seeds is not None), None)
+    unlike = [suite for suite, env_seed in env_seeds.items() if env_seed is None]
     for (folder, manifest), given in zip(manifests.items(), configs, strict=True):
         config = given.model_dump(mode="json")
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
+        del config["seeds"]
+        seeding = {suite: str(_env_seed(manifest["protocol"][suite])) for suite in unlike}
         identities[folder] = {
             "protocol": protocol_hash(without(_OF_STATES, manifest["protocol"])),
-            "env seed": _env_seeds(manifest) or of_stored_states,
+            "env seed": seeding,
             "policy inputs": manifest["policy_inputs"],
             "content of language tasks": manifest.get("language_tasks"),
             "weights": manifest.get("weights_sha256"),
@@ -166,18 +192,37 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]], configs: Se
             if found[name] != value:
                 raise UsageError(
                     f"{folder.run_id} has {name} {found[name]!r}, {first.run_id} has {value!r}; join runs "
-                    "that differ in --shard or --init-ids alone"
+                    "that differ in --shard, --init-ids or --seeds alone"
                 )
     if not others:
         raise UsageError(f"{first.run_id} is the only run of its mode; name those to join with it")
 
 
-def _env_seeds(manifest: Mapping[str, Any]) -> dict[str, str] | None:
-    """The seeding of each suite's environment; None if states are sampled, which then may be all of them."""
-    protocol = manifest["protocol"]
-    if without(["initial_states"], protocol) != protocol:
-        return None
-    return {suite: described.get("env_seed", str(BY_RUN)) for suite, described in protocol.items()}
+def _env_seed(described: Mapping[str, Any]) -> EnvSeed:
+    return parse_env_seed(described.get("env_seed", str(BY_EPISODE)))
+
+
+def _env_seeds(manifests: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> dict[str, EnvSeed | None]:
+    """The seeding of each suite's environment in a run of all seeds; None if its shards do not agree.
+
+    A shard whose states are sampled, which may be all of them, says nothing. `stream 7` of seed 7 and
+    `stream 8` of seed 8 are `stream` of both.
+    """
+    found: dict[str, EnvSeed | None] = {}
+    for suite in manifests[0]["protocol"]:
+        shards = [
+            (_env_seed(described), each["config"]["seeds"])
+            for each in manifests
+            for described in [each["protocol"].get(suite, {})]
+            if "env_seed" in described or (described and "initial_states" not in described)
+        ]
+        either = [
+            each for own, (seed, *_) in shards for each in (own, EnvSeed(own.kind), EnvSeed(own.kind, seed))
+        ]
+        common = (each for each in either if all(each.resolved(*of) == own for own, of in shards))
+        if shards:
+            found[suite] = next((each.resolved(*seeds) for each in common), None)
+    return found
 
 
 def _joined(
@@ -197,6 +242,7 @@ def _joined(
         count = (shard_of_first or "1/1").partition("/")[2]
         by_shard = Counter(1 + key.digest() % int(count) for key in missing)
         counts = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
+        counts = f"the first is {missing[0]}" if count == "1" else counts
         raise UsageError(
             f"{len(missing)} episodes are missing ({counts}); play them with --shard, or "
             "complete a shard that was interrupted with --resume"

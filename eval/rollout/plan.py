@@ -81,7 +81,7 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     given: dict[str, str] = {}
     for name in config.suites:
         changes = {**_by_name(config, name), **overridden(config), **overrides}
-        suite = open_suite(name, assets=config.assets, seed=config.seed, **changes)
+        suite = open_suite(name, assets=config.assets, seeds=config.seeds, **changes)
         if (known := suite.protocol.name) in given:
             raise UsageError(
                 f"--suite {given[known]} {name}: both are named {known!r}, and records tell suites apart by "
@@ -140,7 +140,8 @@ def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
             )
         init_ids = tuple(range(suite.protocol.trials_per_task))
     keys = [
-        EpisodeKey(suite=suite.protocol.name, task_id=task.task_id, init_id=init_id, seed=config.seed)
+        EpisodeKey(suite=suite.protocol.name, task_id=task.task_id, init_id=init_id, seed=seed)
+        for seed in config.seeds
         for init_id in init_ids
     ]
     return TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)

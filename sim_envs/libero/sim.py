@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float64, UInt8
 from typing_extensions import override
 
 from configs.schema import InitialStates, SettleGripper
-from contracts.env_seed import BY_RUN, EnvSeed
+from contracts.env_seed import BY_EPISODE, EnvSeed
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.motion import Drift, Shuttle
@@ -246,7 +246,7 @@ class LiberoSim(World):
         assets: AssetSet,
         camera_size: int = 256,
         motion: Shuttle | Drift | None = None,
-        env_seed: EnvSeed = BY_RUN,
+        env_seed: EnvSeed = BY_EPISODE,
         initial_states: InitialStates = "stored",
         settle_gripper: SettleGripper = "open",
     ) -> None:

@@ -67,7 +67,7 @@ MOVING = load(SuiteConfig, "libero_object").model_dump()
         (RunConfig, {"max_step": 3}, "unknown key 'max_step'; did you mean 'max_steps'"),
         (LanguageTaskConfig, {**TALK, "sampling": {"temprature": 1}}, "did you mean 'temperature'"),
         (RunConfig, {"mode": "unifed"}, "unknown mode 'unifed'; did you mean 'unified'"),
-        (RunConfig, {"seed": -1}, "seed is -1"),
+        (RunConfig, {"seeds": [-1]}, "'-1' is neither a number"),
         (RunConfig, {"max_steps": True}, "max_steps: true is not a number"),
         (LanguageTaskConfig, {**TALK, "priority": False}, "priority: false is not a number"),
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
@@ -118,8 +118,8 @@ def test_a_preset_may_be_a_file(tmp_path):
         path.write_text(damaged)
         with pytest.raises(UsageError, match=r"mine\.yaml"):  # whose message is one line
             load(VariantsConfig, str(path))
-    path.write_text("suites: [libero_goal]\nseed: 3\n")
-    assert load(VariantsConfig, str(path)) == VariantsConfig(suites=("libero_goal",), seed=3)
+    path.write_text("suites: [libero_goal]\nseeds: 3\n")
+    assert load(VariantsConfig, str(path)) == VariantsConfig(suites=("libero_goal",), seeds=(3,))
     with pytest.raises(UsageError, match=r"no such file 'absent\.yaml'"):
         load(VariantsConfig, "absent.yaml")
     path.write_text("suites: [libero_goal]\nnum_envs: 2\n")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.env_seed import BY_RUN, EnvSeed, parse_env_seed
+from contracts.env_seed import BY_EPISODE, EnvSeed, parse_env_seed
 from contracts.errors import UsageError
 
 KINDS = st.sampled_from(["fixed", "stream", "offset"])
@@ -52,5 +52,5 @@ def test_without_a_number_it_is_the_run_s_seed_and_fixed_with_that_seed_is_the_d
 ):
     resolved = value.resolved(run_seed)
     assert resolved.draws(init_id, run_seed) == value.draws(init_id, run_seed)
-    assert (resolved.seed is None) == (resolved == BY_RUN)
-    assert EnvSeed("fixed", run_seed).resolved(run_seed) == BY_RUN
+    assert (resolved.seed is None) == (resolved == BY_EPISODE)
+    assert EnvSeed("fixed", run_seed).resolved(run_seed) == BY_EPISODE

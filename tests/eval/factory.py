@@ -47,6 +47,12 @@ def episode(at: EpisodeKey, outcome: str = "success", **changes: Any) -> Episode
     return dataclasses.replace(made, **changes)
 
 
+def apart(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The episodes, each of an initial state of its own."""
+    keys = [dataclasses.replace(each.key, init_id=number) for number, each in enumerate(episodes)]
+    return [dataclasses.replace(each, key=key) for each, key in zip(episodes, keys, strict=True)]
+
+
 def scores(**changes: Any) -> TextScores:
     """The scores of one text of an episode, of which nothing is known but the changes."""
     whole = TextScores(texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0)

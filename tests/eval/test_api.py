@@ -110,7 +110,7 @@ def test_a_row_of_the_frame_is_an_episode(options):
 
 
 def test_names_and_values_are_those_of_the_command(options, command):
-    by_name = evaluate("noop", **options, seed=3)
+    by_name = evaluate("noop", **options, seeds=3)
     words = ("--policy", "noop", "--suite", options["suite"], "--init-ids", "0-1", "--max-steps", 20)
     more = ("--video", "none", "--seed", 3, "--no-report", "--output-dir", options["output_dir"])
     assert command(app, *words, *more)[0] == 0

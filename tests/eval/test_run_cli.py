@@ -89,7 +89,7 @@ def in_modes(*modes: str) -> list[RunConfig]:
     [
         ("--assets /some/where", [papers(assets="/some/where")]),
         ("--num-trials-per-task 50", [papers(num_trials_per_task=50)]),
-        ("--task-ids 3 --init-ids 5 --seed 3", [papers(task_ids=(3,), init_ids=(5,), seed=3)]),
+        ("--task-ids 3 --init-ids 5 --seed 3", [papers(task_ids=(3,), init_ids=(5,), seeds=(3,))]),
         ("--max-steps 9 --num-steps-wait 1", [papers(max_steps=9, num_steps_wait=1)]),
         ("--random-weights --dtype bfloat16", [papers(random_weights=True, dtype="bfloat16")]),
         ("--policy tiny --language-tasks none", [papers(language_tasks=())]),

@@ -28,7 +28,7 @@ from eval.metrics.results_file import results_of
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.doubles import text_finished
-from tests.eval.factory import RunBuilder, episode, key, query, run_rows, scores
+from tests.eval.factory import RunBuilder, apart, episode, key, query, run_rows, scores
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
@@ -248,7 +248,7 @@ def currency(current_s: float | None, simulated_s: float = 10.0):
 
 def test_currency_counts_the_time_of_episodes_without_texts_and_is_compared_where_both_have_some():
     silent = episode(key(1), simulated_s=20.0)
-    row = summarize_language([currency(8.0), currency(4.0), silent] * 2)["memory"].current
+    row = summarize_language(apart([currency(8.0), currency(4.0), silent] * 2))["memory"].current
     assert (row.pc, row.n) == (pytest.approx(30.0), 6)
     assert row.ci95.low < 30 < row.ci95.high
     assert summarize_language([currency(8.0), currency(None)])["memory"].current is None

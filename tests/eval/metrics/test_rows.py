@@ -1,5 +1,7 @@
 """Results and times are functions of the records, count no error as a failure, and read like LeRobot's."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from eval.metrics.simulated_time import (
 )
 from eval.metrics.statistics import wilson_95
 from eval.report.comparison_verdict import judge_time
-from tests.eval.factory import RunBuilder, episode, key, query, run_rows, scores
+from tests.eval.factory import RunBuilder, apart, episode, key, query, run_rows, scores
 
 
 def test_invalid_actions_are_failures_and_nothing_graded_is_no_rate_rather_than_zero(tmp_path):
@@ -104,7 +106,7 @@ def test_lerobots_tools_read_the_results(tmp_path):
 def test_progress_is_a_mean_with_an_interval_and_unknown_unless_all_episodes_have_it():
     def of(shares):
         """Episodes that succeeded if all was done."""
-        return [episode(key(), "success" if share == 1 else "timeout", progress=share) for share in shares]
+        return apart([episode(key(), "success" if s == 1 else "timeout", progress=s) for s in shares])
 
     for unknown in ([], [1.0, None]):
         assert summarize_progress(of(unknown)) == Progress()
@@ -154,13 +156,21 @@ def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
     assert restricted_s(unsolved, limit) == 14.0
     assert restricted_s(unsolved, {}) is None, "actions that could not be executed ended it early"
     assert restricted_s(UNSOLVED[0], {}) == 14.0, "what ran out of time shows the limit"
-    row = summarize_time([*SOLVED, *UNSOLVED] * 2, limit)
+    row = summarize_time(apart([*SOLVED, *UNSOLVED] * 2), limit)
     assert row.restricted_mean_s == pytest.approx((20 + 28) / 5)
     assert row.restricted_mean_ci95.low < row.restricted_mean_s < row.restricted_mean_ci95.high
 
 
+STATES = itertools.count()
+
+
+def of_states(pairs):
+    """The pairs, each of an initial state of its own."""
+    return list(zip(*(apart(side) for side in zip(*pairs, strict=True)), strict=True))
+
+
 def took(seconds: float | None, outcome: str = "success"):
-    return episode(key(0), outcome, simulated_s=seconds)
+    return episode(key(next(STATES)), outcome, simulated_s=seconds)
 
 
 def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
@@ -172,7 +182,7 @@ def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
         (took(30, "timeout"), took(1)),
         (took(None), took(3)),
     ]
-    found = time_ratio(pairs * 2)
+    found = time_ratio(of_states(pairs * 2))
     assert found.n_pairs == 6
     assert found.ratio == pytest.approx(2)
     assert found.ci95.low <= 2 <= found.ci95.high
@@ -184,7 +194,7 @@ def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
 
 def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
     pairs = [(took(2), took(4)), (took(4), took(9, "invalid_action")), (took(20, "timeout"), took(6))]
-    pairs *= 2
+    pairs = of_states(pairs * 2)
     found = restricted_times(pairs, {"libero_object": 20.0})
     assert found.seconds.n_pairs == 6
     assert (found.seconds.a, found.seconds.b) == pytest.approx((26 / 3, 10))
@@ -197,11 +207,11 @@ def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
     unsolved = (took(20, "timeout"), took(20, "timeout"))
     found = restricted_times([unsolved] * 30, {})
     assert (found.ratio, found.ci95, found.seconds.ci95) == (1, None, None)
-    assert restricted_times([*[unsolved] * 29, (took(5), took(5))], {}).ci95 is not None
+    assert restricted_times(of_states([*[unsolved] * 29, (took(5), took(5))]), {}).ci95 is not None
 
 
 def test_restricted_mean_time_counts_failures():
-    pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
+    pairs = of_states([(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20)
     judgement = judge_time(restricted_times(pairs, {}), a="isolated", b="unified")
     assert judgement.verdict is Verdict.INFERIOR
     assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR

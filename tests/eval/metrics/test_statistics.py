@@ -1,6 +1,7 @@
 """Statistics agree with their definitions; verdicts follow from interval and margin, and are rarely wrong."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ from eval.metrics.statistics import (
     Interval,
     cluster_bootstrap_95,
     holm,
+    independent_share,
     mcnemar_exact,
+    mean_95,
     paired_difference_95,
     quantiles,
+    rate_95,
+    ratio_of_sums,
     wilson_95,
 )
 
@@ -39,8 +44,54 @@ def test_the_wilson_interval_equals_a_reference(n, fraction):
 def test_mcnemar_is_a_binomial_test_of_discordant_pairs(only_a, only_b):
     assume(only_a + only_b > 0)
     fair = mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
-    assert mcnemar_exact(only_a, only_b) == pytest.approx(fair, abs=1e-9)
-    assert mcnemar_exact(only_a, only_b) == mcnemar_exact(only_b, only_a)
+    differences = [-1] * only_a + [1] * only_b
+    assert mcnemar_exact(differences) == pytest.approx(fair, abs=1e-9)
+    assert mcnemar_exact(differences) == mcnemar_exact([-each for each in differences])
+
+
+@given(differences=st.lists(st.integers(-3, 3), max_size=8))
+def test_the_exact_test_of_clusters_counts_all_choices_of_their_signs(differences):
+    sums = [
+        abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
+        for signs in itertools.product((-1, 1), repeat=len(differences))
+    ]
+    share = sum(each >= abs(sum(differences)) for each in sums) / len(sums)
+    assert mcnemar_exact(differences) == pytest.approx(share, abs=1e-9)
+
+
+outcomes = st.lists(st.booleans(), min_size=2, max_size=40)
+
+
+@given(solved=outcomes)
+def test_without_repetition_an_interval_over_initial_states_is_the_usual_one(solved):
+    assert rate_95(solved, range(len(solved))) == wilson_95(sum(solved), len(solved))
+    values, alone = [float(each) for each in solved], range(len(solved))
+    columns = np.array(values), np.ones(len(values))
+    assert mean_95(values, alone) == cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
+
+
+@given(solved=outcomes, seeds=st.integers(2, 4))
+def test_seeds_that_always_agree_count_as_one(solved, seeds):
+    """The estimate between n states is of n - 1 degrees of freedom."""
+    repeated, states = solved * seeds, [*range(len(solved))] * seeds
+    effective = independent_share(repeated, states) * len(repeated)
+    assert len(solved) - 1 <= effective + 1e-9
+    assert effective <= len(solved) + 1e-9
+    sums = rate_95(repeated, states)
+    assert (
+        sums.high - sums.low
+        >= wilson_95(sum(solved), len(solved)).high - wilson_95(sum(solved), len(solved)).low - 1e-9
+    )
+
+
+def test_the_design_effect_is_that_of_a_worked_example():
+    """Four states of three seeds: 3, 2, 0 and 1 successes, a rate of 1/2."""
+    solved = [True] * 3 + [True, True, False] + [False] * 3 + [True, False, False]
+    states = [state for state in range(4) for _ in range(3)]
+    between = 4 / 3 * (1.5**2 + 0.5**2 + 1.5**2 + 0.5**2)  # against 12 / 4 of independent outcomes
+    assert independent_share(solved, states) == pytest.approx(3 / between)
+    assert independent_share(solved, states[::-1]) == pytest.approx(3 / between)
+    assert independent_share([True, False, False] * 4, states) == 1.0, "less than independent ones vary"
 
 
 @pytest.mark.parametrize(

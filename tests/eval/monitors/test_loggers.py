@@ -107,7 +107,7 @@ def test_a_resumed_run_continues_its_log(tmp_path, policy, logs):
     first, second = logs
     assert log_id(first.run) == log_id(second.run)
     assert [step for log in logs for step, *_ in log.entries] == [1, 2, 3]
-    other = new_run(tmp_path, CONFIG.model_copy(update={"seed": 8}))
+    other = new_run(tmp_path, CONFIG.model_copy(update={"seeds": (8,)}))
     evaluate(other)
     one, another = (log_id(run).removeprefix(run.folder.run_id) for run in (first.run, other))
     assert one != another

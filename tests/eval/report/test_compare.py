@@ -14,7 +14,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import PairTable, Unpaired
+from eval.report.comparison import PairOutcome, PairTable, Unpaired
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
@@ -367,8 +367,10 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
 
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
-    counts = {"both": both, "only_a": only_a, "only_b": only_b, "neither": neither}
-    return PairTable(n_episodes=sum(counts.values()) + errors, n_errors_a=0, n_errors_b=errors, **counts)
+    counts = {(True, True): both, (True, False): only_a, (False, True): only_b, (False, False): neither}
+    solved = [pair for pair, count in counts.items() for _ in range(count)]
+    pairs = [PairOutcome(*pair, state, 7) for state, pair in enumerate(solved)]
+    return PairTable(n_episodes=len(pairs) + errors, n_errors_a=0, n_errors_b=errors, pairs=pairs)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_runs_of_other_seeds_say_so(tmp_path, status, partial):
     a = run(tmp_path / "a", keys(range(2)), **status, config={"seed": 7})
     b = run(tmp_path / "b", keys(range(2), seed=8), **status, config={"seed": 8})
     said = refusal(a, b, partial=partial)
-    assert "a and b hold different episodes: seed 7 in a, 8 in b" in said
-    assert said.endswith("play one of them again with the other's --seed")
+    assert "a and b hold different episodes: seeds 7 in a, 8 in b" in said
+    assert said.endswith("play one of them again with the other's --seeds")
     assert "--resume" not in said
 
 
@@ -50,11 +50,11 @@ def test_runs_of_other_seeds_say_so(tmp_path, status, partial):
         ),
         (
             keys([4], task_id=1, seed=8),
-            "seed 7 in a, 8 in b; tasks 0 in a, 1 in b",
-            "--seed and --task-ids and",
+            "seeds 7 in a, 8 in b; tasks 0 in a, 1 in b",
+            "--seeds and --task-ids and",
         ),
         ([*keys([0]), *keys([1], task_id=1)], "tasks 0 in a, 0-1 in b", "--partial to compare the 1 episode"),
-        ([*keys([0, 1]), *keys([1], seed=8)], "seed 7 in a, 7-8 in b", "--partial to compare the 2 episodes"),
+        ([*keys([0, 1]), *keys([1], seed=8)], "seeds 7 in a, 7-8 in b", "--partial to compare the 2"),
     ],
 )
 def test_complete_runs_of_other_episodes_are_not_to_be_resumed(tmp_path, of_b, told, remedy):

@@ -266,7 +266,7 @@ def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
     with pytest.raises(UsageError, match="is the only run of its mode"):
         merge_sweeps([whole], tmp_path / "refused")
     other = swept(tmp_path, config, max_steps=19, shard="2/2")
-    with pytest.raises(UsageError, match="they differ in more than --shard and"):
+    with pytest.raises(UsageError, match="they differ in more than --shard, --init-ids and"):
         merge_sweeps([shards[1], other], tmp_path / "refused")
     with pytest.raises(UsageError, match="some of these folders are sweeps and some are runs"):
         merge_runs(joined.path, joined.runs()[0].folder.path)

@@ -49,7 +49,7 @@ def test_the_protocol_hash_tells_seedings_apart_and_is_that_of_older_runs_where_
     (tmp_path / "older").mkdir()
     older = hash_of(suite_file(tmp_path / "older", "fake", SeededSuite))
     assert hash_of(suite, env_seed="fixed") == hash_of(suite, env_seed="fixed 7") == older
-    assert hash_of(suite) == hash_of(suite, env_seed="stream") == hash_of(suite, seed=8)
+    assert hash_of(suite) == hash_of(suite, env_seed="stream") == hash_of(suite, seeds=(8,))
     different = ("fixed", "fixed 8", "stream 7", "stream 8", "offset 7")
     assert len({hash_of(suite, env_seed=each) for each in different}) == len(different)
 
@@ -103,7 +103,7 @@ def test_shares_of_stored_and_sampled_states_are_joined_unless_they_are_seeded_o
 def test_worlds_that_are_always_seeded_anew_refuse_other_seedings(refused, tmp_path, app, suite):
     given = ["--suite", suite, "--policy", "noop", "--task-ids", "0", "--output-dir", tmp_path / "runs"]
     said = refused(app, *given, "--env-seed", "stream 7")
-    assert f"env seed stream 7: {suite} seeds its world with the run's seed" in said
+    assert f"env seed stream 7: {suite} seeds its world with the episode's seed" in said
     assert "leave out --env-seed" in said
     assert "env seed fixed 9" in refused(app, *given, "--env-seed", "fixed 9")
     assert "did you mean 'stream:S'" in refused(app, *given, "--env-seed", "streem 7")
@@ -112,6 +112,6 @@ def test_worlds_that_are_always_seeded_anew_refuse_other_seedings(refused, tmp_p
 
 def test_demonstrations_of_a_stored_state_differ_with_the_seed_unless_told_otherwise():
     for given, expected in (({}, "fixed"), ({"env_seed": "stream 7"}, "stream 7")):
-        config = CollectConfig(suites=("libero_spatial",), **given)
-        (suite,) = make_plan(collection._run_config(config, 8)).suites.values()
+        config = CollectConfig(suites=("libero_spatial",), seeds=(8,), **given)
+        (suite,) = make_plan(collection._run_config(config)).suites.values()
         assert str(suite.protocol.env_seed) == expected

@@ -154,7 +154,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
     for given, said in (
         (shards[:2], r"episodes are missing \(\d of shard 3/3\); play them with --shard"),
         ([*shards, again], "both have episode .*; give each shard once"),
-        ([*shards[:2], longer], "has protocol .* join runs that differ in --shard or --init-ids alone"),
+        ([*shards[:2], longer], "has protocol .* join runs that differ in --shard, --init-ids or --seeds"),
         ([*shards[:2], retrained], "has adapter weights .*c0ffee.* join runs that differ"),
         ([*shards[:2], retold], "has content of language tasks .*'max_tokens': 7"),
         ([whole], "is the only run of its mode"),
