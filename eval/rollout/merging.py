@@ -173,10 +173,11 @@ def _refuse_unlike(
     for (folder, manifest), given in zip(manifests.items(), configs, strict=True):
         config = given.model_dump(mode="json")
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
+        named = config.pop("protocol")
         del config["seeds"]
         seeding = {suite: str(_env_seed(manifest["protocol"][suite])) for suite in unlike}
         identities[folder] = {
-            "protocol": protocol_hash(without(_OF_STATES, manifest["protocol"])),
+            "protocol": f"{named or ''} {protocol_hash(without(_OF_STATES, manifest['protocol']))}".strip(),
             "env seed": seeding,
             "policy inputs": manifest["policy_inputs"],
             "content of language tasks": manifest.get("language_tasks"),
