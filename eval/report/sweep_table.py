@@ -1,6 +1,7 @@
 """The table of a sweep, one row per cell."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -165,19 +166,6 @@ def _option(axis: str) -> Column:
     )
 
 
-def _number(short: str, heading: str, form: str | Callable[[Any], str], path: str, **look: Any) -> Column:
-    """A column of the number at a path in a cell's row, such as `motion.jerk.mean`."""
-
-    def value(row: Cell) -> Any:
-        found: Any = row
-        for name in path.split("."):
-            if found is not None:
-                found = found.get(name) if isinstance(found, Mapping) else getattr(found, name)
-        return found
-
-    return Column(heading, value, form, short=short, **look)
-
-
 def _verdict(on: str, heading: str, short: str = "", **look: Any) -> Column:
     """A verdict in words on a page, and as a sign elsewhere."""
 
@@ -221,8 +209,20 @@ _NOW: Any = {
     "optional": 3,
     "legend": "time in which the text delivered last is true (memory: F1)",
 }
+_RATE: Any = {"when": any, "optional": 1}
 _DELIVERED: Any = {"unit": "%", "optional": 1, "legend": "right on delivery (memory: F1)"}
-_WORDS_OF = {task: task.replace("_", " ") for task in HEADLINES}
+_TASKS = {task: task.replace("_", " ") for task in HEADLINES}
+
+
+def _current(task: str, row: Cell) -> float | None:
+    share = row.current.get(task)
+    return share.pc if share else None
+
+
+def _right_on_delivery(task: str, row: Cell) -> float | None:
+    return row.pc_right_on_delivery.get(task)
+
+
 RESULTS = [
     Column(
         "solved",
@@ -232,14 +232,20 @@ RESULTS = [
         html=_solved_html,
         legend="episodes",
     ),
-    _number(
-        *("s", "time to success", ".1f", "time_to_success_s.mean"),
+    Column(
+        "time to success",
+        lambda row: row.time_to_success_s and row.time_to_success_s.mean,
+        ".1f",
+        short="s",
         unit="s",
         optional=8,
         legend="mean simulated seconds to success",
     ),
-    _number(
-        *("rmean", "restricted mean", ".1f", "restricted_mean_s"),
+    Column(
+        "restricted mean",
+        lambda row: row.restricted_mean_s,
+        ".1f",
+        short="rmean",
         unit="s",
         optional=9,
         legend="mean simulated seconds, where an unsolved episode counts as its limit",
@@ -247,34 +253,60 @@ RESULTS = [
     _verdict("success", "on success", "on\nsucc."),
     _verdict("time", "on time"),
     _verdict("restricted", "on restricted mean", "on\nrmean", optional=9),
-    _number("act", "actions", ".0f", "charged_ms.actions", optional=6, **_CHARGED),
-    _number("busy", "next query", ".0f", "charged_ms.busy", optional=5, **_CHARGED),
-    _number("", "a", "g", "control_steps.a.median", **_STEPS),
-    _number("", "b", "g", "control_steps.b.median", **_STEPS),
-    _number(
-        *("", "held", lambda percent: f"{percent:.0f} %", "pc_held"),
+    Column(
+        "actions",
+        lambda row: row.charged_ms and row.charged_ms.actions,
+        ".0f",
+        short="act",
+        optional=6,
+        **_CHARGED,
+    ),
+    Column(
+        "next query",
+        lambda row: row.charged_ms and row.charged_ms.busy,
+        ".0f",
+        short="busy",
+        optional=5,
+        **_CHARGED,
+    ),
+    Column("a", lambda row: row.control_steps and row.control_steps.a.median, "g", **_STEPS),
+    Column("b", lambda row: row.control_steps and row.control_steps.b.median, "g", **_STEPS),
+    Column(
+        "held",
+        lambda row: row.pc_held,
+        lambda percent: f"{percent:.0f} %",
         optional=4,
         legend="control steps in which the robot is held still",
     ),
     *(
-        _number(f"{short} now", f"{_WORDS_OF[task]} now", ".0f", f"current.{task}.pc", **_NOW)
+        Column(f"{_TASKS[task]} now", functools.partial(_current, task), ".0f", short=f"{short} now", **_NOW)
         for task, short in TEXT_HEADINGS.items()
     ),
-    _number(
-        *("jerk", "log jerk", ".1f", "motion.log_dimensionless_jerk.mean"),
+    Column(
+        "log jerk",
+        lambda row: (jerk := row.motion.get("log_dimensionless_jerk")) and jerk.mean,
+        ".1f",
+        short="jerk",
         optional=2,
         legend="logarithm of the end effector's dimensionless jerk in solved episodes, less is smoother",
     ),
-    _number("tok/s", "tokens per s", ".0f", "tokens_per_simulated_s", when=any, optional=1),
-    _number("texts/s", "texts per s", ".1f", "texts_per_simulated_s", when=any, optional=1),
-    _number(
-        *("late", "late", lambda ms: f"{1e-3 * ms:.1f}", "staleness_ms"),
+    Column(
+        "tokens per s", lambda row: row.tokens_per_simulated_s, ".0f", short="tok/s", when=any, optional=1
+    ),
+    Column(
+        "texts per s", lambda row: row.texts_per_simulated_s, ".1f", short="texts/s", when=any, optional=1
+    ),
+    Column(
+        "late",
+        lambda row: row.staleness_ms,
+        lambda ms: f"{1e-3 * ms:.1f}",
+        short="late",
         unit="s",
         optional=1,
         legend="mean simulated seconds from a text's request to its delivery",
     ),
     *(
-        _number(task, _WORDS_OF[task], ".0f", f"pc_right_on_delivery.{task}", **_DELIVERED)
+        Column(_TASKS[task], functools.partial(_right_on_delivery, task), ".0f", short=task, **_DELIVERED)
         for task in HEADLINES
     ),
 ]

@@ -17,7 +17,7 @@ from configs.cli import Names, Numbers
 from configs.exits import DeferredSignals, ends_at_once, jax_does_not_start
 from configs.paths import temporary_folder, usable_folder
 from contracts.errors import UsageError
-from eval.__main__ import _COMMANDS, _MAINTENANCE
+from eval.__main__ import _COMMANDS
 from eval.__main__ import app as everything
 from tests.commands import execute
 
@@ -152,13 +152,13 @@ def test_too_many_values_too_few_and_wrong_ones_are_named(name, given, why, refu
     assert why in refused(importlib.import_module(_COMMANDS[name][0]).app, *given.split())
 
 
-def test_every_command_is_called_as_oxygen_eval_and_those_of_maintainers_are_not_listed(command):
+def test_every_command_is_called_as_oxygen_eval_and_listed(command):
     _, listed, _ = command(everything, "--help")
     for name, (module, _about) in _COMMANDS.items():
         imported = importlib.import_module(module)
         if hasattr(imported, "app"):
             assert imported.app.name[0] == f"oxygen-eval {name}"
-        assert (f"│ {name} " in listed) == (name not in _MAINTENANCE)
+        assert f"│ {name} " in listed
 
 
 def test_a_folder_exists_or_can_be_created(tmp_path):

@@ -6,13 +6,13 @@ import pytest
 
 from configs.errors import check
 from contracts.errors import UsageError
-from eval import results
 from eval.metrics.sweep_rows import SweepRecord, cell_to_json, read_sweep
 from eval.records.run_folders import SweepFolder
+from eval.report.sweep import show_sweep
 from eval.report.sweep_plots import draw_surface, draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import columns_of
 from eval.report.table import Table
-from scripts import results as results_pages
+from scripts import results
 from tests.commands import ROOT
 
 SCHEDULE = {"text_every": 1, "tokens_per_frame": 5, "replan_steps": 1}
@@ -69,6 +69,12 @@ def read(record):
     return check(SweepRecord, record, source="the test")
 
 
+def show(file):
+    """Print the table of a finished sweep."""
+    folder = SweepFolder.at(file)
+    show_sweep(folder, read_sweep(folder))
+
+
 def cells_of(written):
     """The last cell by heading in a terminal."""
     record = read(written)
@@ -96,11 +102,11 @@ def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
 def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
     file = tmp_path / "kept.json"
     file.write_text(json.dumps(record))
-    results.main(file)
+    show(file)
     assert "fixed:100,750" in capsys.readouterr().out
     file.write_text(json.dumps({**record, "status": "running"}))
     with pytest.raises(UsageError, match="is not complete"):
-        results.main(file)
+        show(file)
 
 
 @pytest.mark.parametrize("name", ["memory", "modes", "surface"])
@@ -115,7 +121,7 @@ def test_rows_are_written_as_they_were_read_with_what_former_versions_lacked(nam
 def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypatch, width):
     """The record has four options, all measures, and cells that differ in `k` alone."""
     monkeypatch.setenv("COLUMNS", str(width))
-    results.main(ROOT / "benchmarks/results/sweep_memory.json")
+    show(ROOT / "benchmarks/results/sweep_memory.json")
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     cells = ("clock feedback mode k solved", "rtx4090 truth-delayed unified 5 168/200")
     table = [line for line in shown if line.startswith(cells)]
@@ -185,15 +191,15 @@ def test_panels_of_a_row_share_an_axis_that_holds_every_point(record):
 
 
 def test_the_documentation_says_what_the_records_say():
-    for page, text in results_pages.render().items():
+    for page, text in results.render().items():
         assert (ROOT / page).read_text(encoding="utf-8") == text, f"{page}: run python -m scripts.results"
 
 
 def test_a_page_shows_the_difference_of_two_cells_and_finds_each_by_its_options(record):
     unified, actions = (
-        results_pages.cell(read(record), mode="unified"),
-        results_pages.cell(read(record), mode="actions", a=2, b=5),
+        results.cell(read(record), mode="unified"),
+        results.cell(read(record), mode="actions", a=2, b=5),
     )
-    assert results_pages.difference(unified, actions).startswith("+0.0 (−")
+    assert results.difference(unified, actions).startswith("+0.0 (−")
     with pytest.raises(ValueError, match="too many values"):
-        results_pages.cell(read(record), mode="actions")
+        results.cell(read(record), mode="actions")
