@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     use_compile_cache()
-    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
+    model = find_model(options.policy, random_weights=True)
     each = max(1, options.queries // _READINGS)
     workload = Workload(
         denoise_steps=model.config.denoise_steps,

@@ -63,7 +63,8 @@ bench adapter 145 $memory $suffix --modes actions isolated shared unified --adap
 
 # Stages against their floors; all modes, whose actions must be equal bit for bit (else exit code 1).
 for policy in $policies; do
-  bench "roofline_$policy" 85 "$policy" --roofline --output "$OUT/roofline_$policy.json"
+  part "roofline_$policy" 85 "$PYTHON" -m benchmarks.roofline --policy "$policy" \
+    --output "$OUT/roofline_$policy.json"
 done
 for policy in $policies; do
   # shellcheck disable=SC2086

@@ -16,10 +16,7 @@ _COMMANDS = {
     "run": ("eval.run", "Run a policy on any suite."),
     "sweep": ("eval.sweep", "Run a policy over a grid of clocks, modes, text rates and schedules."),
     "serve": ("oxygen.server.__main__", "Serve a policy over WebSockets."),
-    "bench": (
-        "eval.bench.__main__",
-        "Measure the modes without a simulator, and the roofline of each stage.",
-    ),
+    "bench": ("eval.bench.__main__", "Measure the modes without a simulator."),
     "compare": ("eval.compare", "Compare two runs of the same episodes."),
     "leaderboard": ("eval.leaderboard", "Rank recorded runs."),
     "report": ("eval.report.__main__", "Write a page about runs or a sweep."),

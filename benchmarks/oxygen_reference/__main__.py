@@ -29,7 +29,6 @@ from eval.bench.serving import Bench, ModelUnderTest, PolicyRunner, find_model
 from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
 from oxygen.model.compile_cache import use_compile_cache
 
-_CAMERAS = (2, 3)
 _CHILD = Path(__file__).with_name("published.py")
 
 
@@ -95,6 +94,12 @@ def published(
             process.kill()
 
 
+def with_third_camera(model: ModelUnderTest) -> ModelUnderTest:
+    """The same with one more camera."""
+    cameras = (*model.config.cameras, "third")
+    return dataclasses.replace(model, config=dataclasses.replace(model.config, cameras=cameras))
+
+
 def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict[str, Any]]:
     """Mean frames of every configuration by repetition, and the published code's frames by ours.
 
@@ -113,16 +118,15 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
     )
     # Frames until a text ends for every one that begins, and one more.
     fills = {one: 1 + max_queries_per_text(workload, one) for one in configurations}
-    bench = Bench(model)
+    served = dataclasses.replace(workload, warm_up_queries=max(fills.values()))
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
         timed: dict[tuple[str, BenchConfiguration], PolicyRunner | subprocess.Popen[str]] = {
             ("published", one): process for one in configurations
         }
-        for cameras in _CAMERAS:
-            served = dataclasses.replace(workload, cameras=cameras, warm_up_queries=max(fills.values()))
-            for one in stack.enter_context(bench.prepare(served, configurations)):
-                timed[f"{cameras} cameras", one.configuration] = one
+        for ours in (model, with_third_camera(model)):
+            for one in stack.enter_context(Bench(ours).prepare(served, configurations)):
+                timed[f"{len(ours.config.cameras)} cameras", one.configuration] = one
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)
         about |= {"commit": done.stdout.strip() or None}
@@ -166,7 +170,7 @@ def main() -> None:
         parser.error(f"{options.checkout} is not a checkout of OxyGen: it lacks src/openpi/models/pi05.py")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes share the device
     use_compile_cache()
-    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
+    model = find_model(options.policy, random_weights=True)
     about = {
         "benchmark": "oxygen_reference",
         "policy": model.name,

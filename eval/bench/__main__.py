@@ -1,8 +1,7 @@
-"""`oxygen-eval bench`: OxyGen's experiment on any policy, and the roofline of its stages."""
+"""`oxygen-eval bench`: OxyGen's experiment on any policy."""
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 
 from configs.exits import exit_code_of
@@ -15,7 +14,6 @@ def main(arguments: Sequence[str]) -> int:
 
     0; 1 if modes differ in their actions; 2 for bad input (one line); 130 for Ctrl-C.
     """
-    began = time.perf_counter()
 
     def run() -> int:
         options = read(arguments)
@@ -25,7 +23,8 @@ def main(arguments: Sequence[str]) -> int:
         # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
         # runs allocate alike, with or without that mode.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        from eval.bench.serving import find_model  # imports JAX, which --help does not need
+        from eval.bench.experiment import run_experiment  # imports JAX, which --help does not need
+        from eval.bench.serving import find_model
         from oxygen.model.compile_cache import use_compile_cache
 
         model = find_model(
@@ -33,16 +32,9 @@ def main(arguments: Sequence[str]) -> int:
             random_weights=options.random_weights,
             dtype=options.dtype,
             prompt_tokens=options.prompt_tokens,
-            shortest_prompt=options.shortest_prompt,
         )
         use_compile_cache()
-        if options.roofline:
-            from eval.bench.roofline import report_roofline
-
-            return report_roofline(options, model)
-        from eval.bench.experiment import run_experiment
-
-        return run_experiment(options, model, began=began)
+        return run_experiment(options, model)
 
     return exit_code_of(run)
 

@@ -1,87 +1,113 @@
-"""Runs the experiment: measures each workload, appends its rows to a file, then shows tables and plots."""
+"""Runs the experiment: measures each workload, appends its rows to a file, then shows them."""
 
 import contextlib
 import dataclasses
 import datetime as dt
-import multiprocessing
 import os
-import resource
-import statistics
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+from rich.console import Console
 from rich.progress import Progress
 
 from configs.exits import DeferredSignals
 from contracts.errors import pluralize
 from contracts.mode import Mode
-from eval.bench.measurement import StageTimes, acting_ms, aggregate, decode_sizes, language_ms, measure
+from eval.bench.measurement import StageTimes, acting_ms, aggregate, language_ms, measure, needed_bytes
 from eval.bench.options import Options, workloads_of
+from eval.bench.profile import save_profile
 from eval.bench.row import Row, RowFile, identity, row_provenance
 from eval.bench.serving import Bench, ModelUnderTest
 from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
-from oxygen.serving.runner import Runner
 
 
-def run_experiment(options: Options, model: ModelUnderTest, *, began: float | None = None) -> int:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A workload to be measured, and what its rows have in common."""
+
+    workload: Workload
+    configurations: Sequence[BenchConfiguration]
+    shared: Mapping[str, Any]  # fields of every row
+
+    def rows_in(self, file: RowFile) -> Sequence[Row]:
+        """The latest row of each configuration that the file has, in order."""
+        return file.of(identity({**self.shared, **vars(each)}) for each in self.configurations)
+
+
+def run_experiment(options: Options, model: ModelUnderTest) -> int:
     """Measure the workloads of `options` and show them; returns the exit code.
 
     It is 1 if configurations of a workload differ in their actions: their times are not comparable then.
-    `began` is when the command started by `time.perf_counter`, in seconds; None for now.
 
     Raises:
         UsageError: The output file cannot be written, or does not hold rows.
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
     """
-    began = time.perf_counter() if began is None else began
-    provenance = row_provenance()
-    plans = []
-    for asked, configurations in workloads_of(options):
-        served = model.with_cameras(asked.cameras)
-        workload = dataclasses.replace(asked, cameras=len(served.config.cameras))
-        about: dict[str, Any] = {
-            "policy": served.name,
-            "weights": served.weights_from,
-            "dtype": served.config.dtype,
-            "device": jax.devices()[0].device_kind,
-            "prompt_tokens": served.bucket,
-            "shortest_prompt": served.shortest_prompt,
-            "prefix_tokens": served.config.image_tokens + served.bucket,
-            "horizon": served.config.horizon,
-        }
-        shared = {**vars(workload), **about, **provenance}
-        identities = [identity({**shared, **vars(each)}) for each in configurations]
-        plans.append((workload, configurations, shared, identities))
+    plans, console = _plans(options, model), open_console()
     name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
     file = RowFile(options.output or Path("runs/bench") / name)
-    before = len(file.rows)
-    pending = [plan for plan in plans if not options.resume or len(file.of(plan[-1])) < len(plan[-1])]
-    console, bench = open_console(), Bench(model)
-    count = sum(len(identities) for *_, identities in pending)
-    skipped = sum(len(identities) for *_, identities in plans) - count
+    recorded = [plan for plan in plans if len(plan.rows_in(file)) == len(plan.configurations)]
+    skipped = recorded if options.resume else []
+    pending = [plan for plan in plans if plan not in skipped]
+    _announce(model, pending, skipped, file, console)
+    _measure_all(Bench(model), pending, file, console)
+    rows = [row for plan in plans for row in plan.rows_in(file)]
+    _show(rows, file.path, console)
+    if (path := options.save_profile) is not None:
+        save_profile(path, rows)
+        console.print(f"Profile: {path}; `--clock profile:{path}` charges its latencies.", soft_wrap=True)
+    return 1 if any(row.actions_equal is False for row in rows) else 0
+
+
+def _plans(options: Options, model: ModelUnderTest) -> list[_Plan]:
+    about = {
+        "policy": model.name,
+        "weights": model.weights_from,
+        "dtype": model.config.dtype,
+        "device": jax.devices()[0].device_kind,
+        "cameras": len(model.config.cameras),
+        "prompt_tokens": model.bucket,
+        "prefix_tokens": model.config.image_tokens + model.bucket,
+        "horizon": model.config.horizon,
+        **row_provenance(),
+    }
+    return [
+        _Plan(workload=workload, configurations=configurations, shared=vars(workload) | about)
+        for workload, configurations in workloads_of(options)
+    ]
+
+
+def _announce(
+    model: ModelUnderTest, pending: Sequence[_Plan], skipped: Sequence[_Plan], file: RowFile, console: Console
+) -> None:
+    """Say what is measured, on what, and what the file already has."""
     console.print(
         f"[bold]{model.name}[/], {model.config.dtype}, weights {model.weights_from}, "
-        f"on {jax.devices()[0].device_kind}: {pluralize(count, 'configuration')} → {file.path}",
+        f"on {jax.devices()[0].device_kind}: {_count(pending)} → {file.path}",
         soft_wrap=True,
     )
     if skipped:
-        commits = {str(row.commit)[:10] for *_, identities in plans for row in file.of(identities)}
-        others = sorted(commits - {str(provenance["commit"])[:10]})
+        commits = {str(row.commit)[:10] for plan in skipped for row in plan.rows_in(file)}
+        others = sorted(commits - {str(plan.shared["commit"])[:10] for plan in skipped})
         remedy = "without --resume all are measured again"
         of_others = f"; [red]of other code ({', '.join(others)}); {remedy}[/]" if others else ""
-        console.print(
-            f"Skipping {pluralize(skipped, 'configuration')} that the file already has{of_others}.",
-            soft_wrap=True,
-        )
-    elif before:
-        console.print(f"The file already has {pluralize(before, 'row')}; new ones are appended.")
-    progress = Progress(console=console)
-    bar = progress.add_task("", total=count * (options.repetitions + 1))
+        console.print(f"Skipping {_count(skipped)} that the file already has{of_others}.", soft_wrap=True)
+    elif file.rows:
+        console.print(f"The file already has {pluralize(len(file.rows), 'row')}; new ones are appended.")
+
+
+def _count(plans: Sequence[_Plan]) -> str:
+    return pluralize(sum(len(plan.configurations) for plan in plans), "configuration")
+
+
+def _measure_all(bench: Bench, plans: Sequence[_Plan], file: RowFile, console: Console) -> None:
+    """Append the rows of each plan once it is measured, under a progress bar."""
+    before, progress = len(file.rows), Progress(console=console)
+    runs = sum(len(plan.configurations) * (1 + plan.workload.repetitions) for plan in plans)
+    bar = progress.add_task("", total=runs)
     with progress, DeferredSignals() as signals:
 
         def advance() -> None:
@@ -89,48 +115,34 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             signals.check()
 
         try:
-            for workload, configurations, shared, _ in pending:
-                progress.update(bar, description=workload.work)
-                measured = _measure(bench, model, workload, configurations, signals, advance)
-                shared["took_s"] = time.perf_counter() - began
-                shared["written_at"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-                file.append(Row(**shared, **vars(each), **measured[each]) for each in configurations)
+            for plan in plans:
+                progress.update(bar, description=plan.workload.work)
+                measured = _measure(bench, plan.workload, plan.configurations, signals, advance)
+                now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+                file.append(
+                    Row(**plan.shared, **vars(each), **fields, written_at=now)
+                    for each, fields in measured.items()
+                )
         except KeyboardInterrupt:
             rows = pluralize(len(file.rows) - before, "row")
             console.print(f"Interrupted: {rows} of this run are in {file.path}.", soft_wrap=True)
             console.print("The same command with --output and --resume measures the rest.")
             raise
-    shown = [row for *_, identities in plans for row in file.of(identities)]
-    print_rows(shown, console)
-    console.print(f"Rows: {file.path}", soft_wrap=True)
-    try:
-        from eval.bench.page import draw, write_bench_page
-    except ModuleNotFoundError:
-        console.print("No page and no plots: jinja2 or matplotlib is not installed.")
-    else:
-        stem = file.path.with_suffix("")
-        pictures = [write_bench_page(shown, stem.with_name(f"{stem.name}_report")), *draw(shown, stem)]
-        console.print(f"Page and plots: {', '.join(map(str, pictures))}", soft_wrap=True)
-    console.print(f"It took {time.perf_counter() - began:.0f} s.")
-    if (path := options.save_profile) is not None:
-        save_profile(path, shown)
-        console.print(f"Profile: {path}; `--clock profile:{path}` charges its latencies.", soft_wrap=True)
-    return 1 if any(row.actions_equal is False for row in shown) else 0
 
 
 def _measure(
     bench: Bench,
-    model: ModelUnderTest,
     workload: Workload,
     configurations: Sequence[BenchConfiguration],
     signals: DeferredSignals,
     advance: Callable[[], None],
 ) -> dict[BenchConfiguration, dict[str, Any]]:
     """Measure a workload; returns the fields of each configuration's row that are measured."""
+    bucket, on_gpu = bench.model.bucket, jax.devices()[0].platform == "gpu"
     with contextlib.ExitStack() as resources:
         with signals.suspended():  # it compiles
             runners = resources.enter_context(bench.prepare(workload, configurations))
-            inputs = runners[0].programs.blank(model.bucket)
+            inputs = runners[0].programs.blank(bucket)
 
         def stages() -> dict[BenchConfiguration, StageTimes]:
             """Times the programs of all configurations, those that several share once."""
@@ -140,16 +152,15 @@ def _measure(
             return {runner.configuration: times[runner.programs] for runner in runners}
 
         samples = measure(runners, stages, workload, advance)
-        fields = aggregate(workload, samples, horizon=model.config.horizon)
-        on_gpu = jax.devices()[0].platform == "gpu"
+        fields = aggregate(workload, samples, horizon=bench.model.config.horizon)
         for runner in runners:
             mode = runner.configuration.mode
-            in_two_processes = mode is Mode.PARALLEL
             fields[runner.configuration] |= {
-                "decode_batch": None if mode is Mode.ACTIONS else runner.programs.sizes.rows[-1],
                 "compiles_after_warmup": runner.compiles_after_warm_up,
-                **_memory(runner.programs, mode, bucket=model.bucket),
-                "multi_process_service": mps_is_active(os.environ) if in_two_processes and on_gpu else None,
+                "needed_memory_bytes": needed_bytes(runner.programs, mode, bucket),
+                "multi_process_service": mps_is_active(os.environ)
+                if mode is Mode.PARALLEL and on_gpu
+                else None,
             }
     return fields
 
@@ -173,120 +184,16 @@ def mps_is_active(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _memory(runner: Runner, mode: Mode, *, bucket: int) -> dict[str, Any]:
-    """A row's fields of memory, while all processes of its configuration are running.
+def _show(rows: Sequence[Row], path: Path, console: Console) -> None:
+    """Print the tables of rows, draw their figure beside their file, and name both."""
+    print_rows(rows, console)
+    console.print(f"Rows: {path}", soft_wrap=True)
+    try:
+        from eval.bench.figure import draw
 
-    Programs count arguments (weights and pool included), results and temporary arrays; bytes that a result
-    shares with an argument count once.
-    """
-    compiled, sizes, in_two_processes = runner.programs, runner.sizes, mode is Mode.PARALLEL
-    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket, False]}
-    if mode is not Mode.ACTIONS:
-        programs["fork"] = compiled.fork[bucket, sizes.forks[-1]]
-        programs[f"decode_{sizes.rows[-1]}"] = compiled.decode[sizes.rows[-1]]
-    analyses: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
-    by_program = None
-    if None not in analyses.values():  # the backend reports them
-        parts = ("argument", "temp", "output")
-        by_program = {
-            name: sum(getattr(each, f"{part}_size_in_bytes") for part in parts) - each.alias_size_in_bytes
-            for name, each in analyses.items()
-        }
-    second = None
-    if in_two_processes:  # from Linux's `VmHWM`
-        with contextlib.suppress(OSError):
-            statuses = [Path(f"/proc/{each.pid}/status") for each in multiprocessing.active_children()]
-            lines = [line for path in statuses for line in path.read_text(encoding="utf-8").splitlines()]
-            second = sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) or None
-    statistics = jax.local_devices()[0].memory_stats() or {}
-    if "peak_bytes_in_use" in statistics:
-        peak, peak_of = int(statistics["peak_bytes_in_use"]), "device"
+        drawn = draw(rows, path.with_suffix(""))
+    except ModuleNotFoundError:
+        console.print("No figure: matplotlib is not installed.")
     else:
-        unit = 1 if sys.platform == "darwin" else 1024
-        peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (second or 0)
-        peak_of = "process"
-    return {
-        "program_bytes": by_program,
-        "needed_memory_bytes": by_program and needed_bytes(by_program, in_two_processes=in_two_processes),
-        "second_process_bytes": second,
-        "peak_memory_bytes": peak,
-        "peak_memory_of": peak_of,
-    }
-
-
-def needed_bytes(by_program: Mapping[str, int], *, in_two_processes: bool) -> int:
-    """Bytes of the largest program, since programs run one after the other.
-
-    In two processes, one runs prefill, fork and decode, another one prefill and denoise, each with its own
-    weights: then the largest of either are added.
-    """
-    if not in_two_processes:
-        return max(by_program.values())
-    of_actions = max(by_program["prefill"], by_program["denoise"])
-    return of_actions + max(size for name, size in by_program.items() if name != "denoise")
-
-
-def save_profile(path: Path, rows: Sequence[Row]) -> None:
-    """Write the profile of a workload's rows, named after the file."""
-    import yaml
-
-    content = yaml.safe_dump(profile(path.stem, rows), sort_keys=False, allow_unicode=True, width=120)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
-def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """The fields of a `configs.profile.ProfileConfig`, from a workload's rows, which include `isolated`.
-
-    A stage time is the median over rows. Host time is the action latency of `isolated` without prefill and
-    denoising.
-    """
-    isolated = next(row for row in rows if row.mode == Mode.ISOLATED)
-    stages = dict.fromkeys(stage for row in rows for stage in row.stage_ms)
-    ms = {
-        stage: statistics.median(row.stage_ms[stage] for row in rows if stage in row.stage_ms)
-        for stage in stages
-    }
-    host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
-    decode = {size: ms[f"decode_{size}"] for size in decode_sizes(ms)}
-    guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
-    itself = f"by itself, median of {isolated.repetitions} repetitions"
-    device, hardware, versions = isolated.device, isolated.hardware, isolated.versions
-    if device == "cpu":
-        device = f"{hardware['processor']}, {hardware['cores']} cores"
-    packages = ", ".join(f"{package} {versions[package]}" for package in ("python", "jax", "numpy"))
-    commit = f"commit {isolated.commit[:10]}" if isolated.commit else "no commit"
-    slowdown, parallel = None, next((row for row in rows if row.mode == Mode.PARALLEL), None)
-    if parallel is not None and parallel.request_ms_p50 is not None:
-        language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
-        slowdown = {
-            "action": _rounded(max(1.0, parallel.action_ms_p50 / isolated.action_ms_p50)),
-            "decode": _rounded(max(1.0, parallel.request_ms_p50 / language_ms)),
-            "kind": "measured",
-            "source": "median action latency by that of isolated; a text's end-to-end latency by its own "
-            "stages",
-        }
-    content = {
-        "name": name,
-        "device": device,
-        "dtype": isolated.dtype,
-        "model": isolated.policy,
-        "source": f"`{isolated.command}` on {isolated.written_at}, {commit}; {packages}; load average "
-        f"{hardware['load_average'][0]} at its start",
-        "host": _measured(host_ms, "median action latency of isolated, less prefill and denoising"),
-        "prefill": _measured(ms["prefill"], f"{itself}, {isolated.prefix_tokens} tokens"),
-        "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
-        "guided_denoise": guided_ms and _measured(guided_ms, f"{itself}, {isolated.denoise_steps} steps"),
-        "fork": _measured(ms["fork"], itself),
-        "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
-        "parallel": slowdown,
-    }
-    return {field: value for field, value in content.items() if value is not None}
-
-
-def _measured(ms: float, how: str) -> dict[str, Any]:
-    return {"ms": _rounded(ms), "kind": "measured", "source": how}
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+        if drawn:
+            console.print(f"Figure: {', '.join(map(str, drawn))}", soft_wrap=True)

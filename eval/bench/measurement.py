@@ -9,12 +9,12 @@ import functools
 import hashlib
 import statistics
 import time
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.stages import Compiled
 
 from contracts.mode import BUDGETED, Mode
 from eval.bench.serving import SUFFIX, PolicyRunner, QueryTimes
@@ -69,6 +69,36 @@ def language_ms(runner: Runner, inputs: ModelInput) -> dict[str, float]:
         jax.block_until_ready(texts)
         found[f"decode_{batch}"] = 1e3 * (time.perf_counter() - began) / sizes.limit
     return found
+
+
+def needed_bytes(runner: Runner, mode: Mode, bucket: int) -> int | None:
+    """Bytes of the largest program by its compiler, since they run one after the other; None if it is silent.
+
+    A program counts arguments (weights and pool included), results and temporary arrays; bytes that a result
+    shares with an argument count once. In `parallel` the largest of either process are added, since each has
+    its own weights.
+    """
+    programs = runner.programs
+    acting = [programs.prefill[bucket], programs.denoise[bucket, False]]
+    decoding = [programs.fork[bucket, runner.sizes.forks[-1]], programs.decode[runner.sizes.rows[-1]]]
+    match mode:
+        case Mode.ACTIONS:
+            processes = [acting]
+        case Mode.PARALLEL:
+            processes = [acting, [acting[0], *decoding]]
+        case _:
+            processes = [[*acting, *decoding]]
+    sizes = [[_program_bytes(program) for program in process] for process in processes]
+    return sum(map(max, sizes)) or None
+
+
+def _program_bytes(program: Compiled) -> int:
+    """Bytes of a program; 0 if the backend does not tell."""
+    analysis = program.memory_analysis()
+    if analysis is None:
+        return 0
+    parts = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+    return parts - analysis.alias_size_in_bytes
 
 
 def _mean_ms(program: Callable[[], Any]) -> float:
@@ -213,18 +243,6 @@ def _median_95(sample: np.ndarray) -> Interval | None:
     return Interval(low=float(min(low, median)), high=float(max(high, median)))
 
 
-def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:
-    """Ratio of a decode step's time, largest batch to smallest; None if there is only one size.
-
-    `stages` are of each repetition.
-    """
-    sizes = sorted(decode_sizes(stages[0]))
-    if len(sizes) < 2:
-        return None
-    smallest, *_, largest = (f"decode_{size}" for size in sizes)
-    return paired_ratio([times[largest] for times in stages], [times[smallest] for times in stages])
-
-
 def decode_sizes(stages: StageTimes) -> list[int]:
     """The batch sizes of the decode programs among stages."""
     return [int(name.removeprefix("decode_")) for name in stages if name.startswith("decode_")]
@@ -253,22 +271,17 @@ def aggregate(
 ) -> dict[BenchConfiguration, dict[str, Any]]:
     """The measured fields of the row of each configuration of a workload; `Row` documents them."""
     frame_ms = {each: samples.by_query("frame_ms").mean(axis=1) for each, samples in measured.items()}
-    action_ms = {each: np.median(samples.by_query("action_ms"), axis=1) for each, samples in measured.items()}
     predicted = {
         each: np.array([_stages_ms(*both) for both in zip(samples.stages, samples.runs, strict=True)])
         for each, samples in measured.items()
         if each.mode is not Mode.PARALLEL  # two processes share the device: its programs do not add up
     }
-    by_repetition = zip(*(samples.stages for samples in measured.values()), strict=True)
-    growth = decode_growth([dict(ChainMap(*of_all)) for of_all in by_repetition])
     reference = measured.get(_ACTIONS) or next(iter(measured.values()))
     return {
         each: {
             **_totals(samples, each, horizon, workload.robots),
             "stage_ms": median_stages(samples.stages),
-            "decode_growth": growth and growth.value,
-            "decode_growth_ci95": growth and growth.ci95 and list(growth.ci95),
-            **_ratios(each, frame_ms, action_ms, predicted),
+            **_ratios(each, frame_ms, predicted),
             "actions_sha256": hashlib.sha256("".join(samples.actions).encode()).hexdigest(),
             "actions_equal": samples.actions == reference.actions if len(measured) > 1 else None,
         }
@@ -277,10 +290,11 @@ def aggregate(
 
 
 def _ratios(
-    own: BenchConfiguration, *by_repetition: Mapping[BenchConfiguration, np.ndarray]
+    own: BenchConfiguration,
+    frame_ms: Mapping[BenchConfiguration, np.ndarray],
+    predicted: Mapping[BenchConfiguration, np.ndarray],
 ) -> dict[str, Any]:
     """The ratios that the measured configurations allow, from milliseconds in each repetition."""
-    frame_ms, action_ms, predicted = by_repetition
     found: dict[str, Any] = {}
     if own in predicted:
         found["frame_ms_predicted"] = float(np.median(predicted[own]))
@@ -293,8 +307,6 @@ def _ratios(
             speedup = predicted[isolated] / predicted[own]
             found["predicted_speedup"] = float(np.median(speedup))
             found |= ratio_fields("attained_fraction", *frames, expected=speedup, interval="attained_ci95")
-    if _ACTIONS in action_ms:
-        found |= ratio_fields("action_over_actions", action_ms[own], action_ms[_ACTIONS])
     return found
 
 
@@ -317,7 +329,6 @@ def _totals(samples: Samples, configuration: BenchConfiguration, horizon: int, r
         "deadline_missed_fraction": None if deadline is None else float((frame_ms > deadline).mean()),
         "requests_submitted": int(samples.by_query("submitted").sum()),
         "requests_finished": len(request_ms),
-        "requests_dropped": int(samples.by_query("dropped").sum()),
         "samples": {
             "action_ms": action_ms.round(4).tolist(),
             "frame_ms": frame_ms.round(4).tolist(),

@@ -81,79 +81,96 @@ class _Axis(argparse.Action):
         setattr(namespace, self.dest, tuple(dict.fromkeys(given)))
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="oxygen-eval bench",
-        description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
-        "No simulator. Options that take several values measure every combination.",
-        allow_abbrev=False,
-    )
+@dataclasses.dataclass(frozen=True)
+class _Option:
+    """An option, with several values if its default is a tuple; a switch if it has no `metavar`."""
 
-    def option(
-        flag: str, text: str, metavar: str, read: Callable[[str], Any] = _whole, *, default: Any = None
-    ) -> None:
-        """Add an option, with several values if its default is a tuple."""
+    flag: str
+    help: str
+    metavar: str | None = None
+    read: Callable[[str], Any] = _whole
+    default: Any = None
 
-        def convert(given: str) -> Any:
-            try:
-                return [read(each.strip()) for each in given.split(",")] if several else read(given)
-            except UsageError as error:
-                raise argparse.ArgumentTypeError(str(error)) from None
+    def add_to(self, group: Any) -> None:
+        if self.metavar is None:
+            group.add_argument(self.flag, action="store_true", help=self.help)
+            return
+        several = isinstance(self.default, tuple)
+        shown = " ".join(map(str, self.default)) if several else self.default
+        group.add_argument(
+            self.flag,
+            help=f"{self.help}; default: {shown}" if shown else self.help,
+            metavar=self.metavar,
+            type=self._several if several else self._one,
+            default=self.default,
+            **({"nargs": "+", "action": _Axis} if several else {}),
+        )
 
-        several = isinstance(default, tuple)
-        shown = " ".join(map(str, default)) if several else default
-        settings: dict[str, Any] = {"nargs": "+", "action": _Axis} if several else {}
-        described = f"{text}; default: {shown}" if shown else text
-        group.add_argument(flag, default=default, metavar=metavar, type=convert, help=described, **settings)
+    def _one(self, text: str) -> Any:
+        try:
+            return self.read(text)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-    def switch(flag: str, text: str) -> None:
-        group.add_argument(flag, action="store_true", help=text)
-
-    group = parser.add_argument_group("what is measured")
-    option(
-        "--policy", "policy preset, YAML file, or folder of a checkpoint", "NAME", _policy, default="small"
-    )
-    switch("--random-weights", "instead of its checkpoint: latency without a download")
-    group.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
-    option("--modes", "ways of scheduling", "MODE", _one_of("mode", [*Mode]), default=tuple(Mode))
-    option("--denoise-steps", "Euler steps of the flow", "N", default=(10,))
-    option("--text-tokens", "tokens of a text", "N", default=(30,))
-    about = "tokens of each text per frame in modes unified and interleaved"
-    option("--tokens-per-frame", about, "K", default=(1, 2, 5, 10, 30))
-    option("--robots", "robots served at once", "N", default=(1,))
-    about = "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"
-    option("--arrivals", about, "WHEN", _arrivals, default=("every:1",))
-    about = "in mode unified, decode what fits before it instead of --tokens-per-frame"
-    option("--deadline-ms", about, "MS", _deadline_ms, default=())
-    about = "suffix adapter of texts: off, exact, published; random without its own"
-    option("--adapter", about, "MASK", _one_of("adapter", ADAPTERS), default=(OFF,))
-    about = "images in an observation, at most twice the policy's number; default: that number"
-    option("--cameras", about, "N", default=())
-    option("--slots", "unfinished texts of a robot; one more drops another; default: all requested", "N")
-    option("--rows", "texts of a robot decoded in one batch, others wait; default: all unfinished", "N")
-    about = "tokens in the prompt, padded to one of the policy's lengths"
-    option("--prompt-tokens", about, "N", default=24)
-    about = "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
-    option("--shortest-prompt", about, "N")
-
-    group = parser.add_argument_group("how")
-    option("--repetitions", "runs of each configuration", "N", default=8)
-    option("--queries", "queries in a run", "N", default=10)
-    switch("--quick", "`tiny`, and less of everything: two minutes on a CPU")
-    switch("--roofline", "compare stages with their minimum times instead of modes")
-    choices = ("auto", "published", "measured")
-    about = "source of the device's peaks, published if known, else measured; default: auto"
-    group.add_argument("--peaks", default="auto", choices=choices, help=about)
-
-    group = parser.add_argument_group("output")
-    about = "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none"
-    option("--output", about, "FILE", _path)
-    switch("--resume", "skip workloads that FILE already has")
-    about = "write the stage times as a latency profile for `--clock profile:`"
-    option("--save-profile", about, "NAME.yaml", _path)
-    return parser
+    def _several(self, text: str) -> list[Any]:
+        return [self._one(each.strip()) for each in text.split(",")]
 
 
+_OPTIONS = {
+    "what is measured": (
+        _Option(
+            "--policy",
+            "policy preset, YAML file, or folder of a checkpoint",
+            "NAME",
+            _policy,
+            default="small",
+        ),
+        _Option("--random-weights", "instead of its checkpoint: latency without a download"),
+        _Option(
+            *("--dtype", "float32 or bfloat16; default: the policy's own", "TYPE"),
+            _one_of("dtype", ("float32", "bfloat16")),
+        ),
+        _Option("--modes", "ways of scheduling", "MODE", _one_of("mode", [*Mode]), default=tuple(Mode)),
+        _Option("--denoise-steps", "Euler steps of the flow", "N", default=(10,)),
+        _Option("--text-tokens", "tokens of a text", "N", default=(30,)),
+        _Option(
+            *("--tokens-per-frame", "tokens of each text per frame in modes unified and interleaved", "K"),
+            default=(1, 2, 5, 10, 30),
+        ),
+        _Option("--robots", "robots served at once", "N", default=(1,)),
+        _Option(
+            "--arrivals",
+            "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30",
+            *("WHEN", _arrivals, ("every:1",)),
+        ),
+        _Option(
+            "--deadline-ms",
+            "in mode unified, decode what fits before it instead of --tokens-per-frame",
+            *("MS", _deadline_ms, ()),
+        ),
+        _Option(
+            "--adapter",
+            "suffix adapter of texts: off, exact, published; random without its own",
+            *("MASK", _one_of("adapter", ADAPTERS), (OFF,)),
+        ),
+        _Option(
+            "--prompt-tokens", "tokens in the prompt, padded to one of the policy's lengths", "N", default=24
+        ),
+    ),
+    "how": (
+        _Option("--repetitions", "runs of each configuration", "N", default=8),
+        _Option("--queries", "queries in a run", "N", default=10),
+        _Option("--quick", "`tiny`, and less of everything: two minutes on a CPU"),
+    ),
+    "output": (
+        _Option("--output", "rows, the figure beside it; default: in runs/bench", "FILE", _path),
+        _Option("--resume", "skip workloads that FILE already has"),
+        _Option(
+            *("--save-profile", "write the stage times as a latency profile for `--clock profile:`"),
+            *("NAME.yaml", _path),
+        ),
+    ),
+}
 _QUICK: Mapping[str, Any] = {
     "policy": "tiny",
     "text_tokens": (20,),
@@ -162,10 +179,20 @@ _QUICK: Mapping[str, Any] = {
     "queries": 8,
 }
 _FOR_PROFILE = (Mode.ISOLATED, Mode.UNIFIED)  # the modes with a decode step for one text, and for many
-_NOT_FOR_ROOFLINE = (
-    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
-    *("shortest_prompt", "queries", "resume", "save_profile"),
-)
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="oxygen-eval bench",
+        description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
+        "No simulator. Options that take several values measure every combination.",
+        allow_abbrev=False,
+    )
+    for title, options in _OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for option in options:
+            option.add_to(group)
+    return parser
 
 
 def read(arguments: Sequence[str]) -> Options:
@@ -220,12 +247,11 @@ def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfigurati
     Raises:
         UsageError: A text is longer than `text_tokens`.
     """
-    axes = ("denoise_steps", "text_tokens", "cameras", "robots", "arrivals")
-    fixed = {name: getattr(options, name) for name in ("slots", "rows", "repetitions", "queries")}
+    axes = ("denoise_steps", "text_tokens", "robots", "arrivals")
     found = []
-    for values in itertools.product(*(getattr(options, axis) or (None,) for axis in axes)):
+    for values in itertools.product(*(getattr(options, axis) for axis in axes)):
         varied: dict[str, Any] = dict(zip(axes, values, strict=True))
-        workload = Workload(**varied, **fixed)
+        workload = Workload(**varied, repetitions=options.repetitions, queries=options.queries)
         configurations = _configurations(options, workload.text_tokens)
         fill = max(max_queries_per_text(workload, each) for each in configurations)
         found.append((dataclasses.replace(workload, warm_up_queries=1 + fill), configurations))
@@ -251,27 +277,17 @@ def _configurations(options: Options, text_tokens: int) -> list[BenchConfigurati
 
 
 def _refuse_ignored(changed: Mapping[str, Any], modes: Sequence[str]) -> None:
-    ignored = [name for name in _NOT_FOR_ROOFLINE if name in changed]
-    if "roofline" in changed and ignored:
-        raise UsageError(
-            f"--roofline times stages and runs no mode; leave out {', '.join(map(_flag, ignored))}"
-        )
-    if "peaks" in changed and "roofline" not in changed:
-        raise UsageError(
-            f"--peaks {changed['peaks']} has no effect without --roofline; leave it out, or add that"
-        )
     if "resume" in changed and "output" not in changed:
         raise UsageError("--resume continues a file of rows; name it with --output FILE")
     if {"deadline_ms", "tokens_per_frame"} <= changed.keys():
         raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
     effective: dict[str, Sequence[Mode]] = {"deadline_ms": (Mode.UNIFIED,), "tokens_per_frame": BUDGETED}
-    of_texts = ("text_tokens", "arrivals", "adapter", "slots", "rows")
-    effective |= dict.fromkeys(of_texts, tuple(mode for mode in Mode if mode is not Mode.ACTIONS))
+    texts = tuple(mode for mode in Mode if mode is not Mode.ACTIONS)
+    effective |= dict.fromkeys(("text_tokens", "arrivals", "adapter"), texts)
     for name in effective.keys() & changed.keys():
         if not set(effective[name]) & set(modes):
-            values = changed[name] if isinstance(changed[name], tuple) else [changed[name]]
             raise UsageError(
-                f"{_flag(name)} {' '.join(map(str, values))} is for mode "
+                f"{_flag(name)} {' '.join(map(str, changed[name]))} is for mode "
                 f"{' or '.join(effective[name])}, and --modes is {' '.join(modes)}; "
                 "leave it out, or add unified"
             )

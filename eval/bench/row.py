@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contracts.errors import UsageError
+from contracts.errors import UsageError, pluralize
 from contracts.mode import Mode
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records import provenance
 from eval.records.json_files import append_json_line, read_json_lines
 
 IDENTITY = (
-    *("policy", "weights", "dtype", "device", "cameras", "prompt_tokens", "shortest_prompt"),
+    *("policy", "weights", "dtype", "device", "cameras", "prompt_tokens"),
     *("mode", "denoise_steps", "text_tokens", "tokens_per_frame", "deadline_ms", "adapter"),
-    *("robots", "arrivals", "slots", "rows", "repetitions", "queries"),
+    *("robots", "arrivals", "repetitions", "queries"),
     *("versions.jax", "hardware.processor", "hardware.cores"),
 )
 """Fields that identify a row's configuration and machine. All others are results."""
@@ -40,8 +40,8 @@ class Row(Workload, BenchConfiguration):
     weights: str  # `random`, or their source
     dtype: str  # the compute type
     device: str  # JAX's name of it
+    cameras: int  # images in an observation
     prompt_tokens: int  # length of the padded prompt
-    shortest_prompt: int | None = None  # tokens of the shortest prompt, if prompts vary
     prefix_tokens: int  # image and prompt tokens of one robot
     horizon: int  # actions in a chunk
 
@@ -68,16 +68,10 @@ class Row(Workload, BenchConfiguration):
     deadline_missed_fraction: float | None  # fraction of frames longer than the deadline; None without one
     requests_submitted: int  # texts in the counted queries
     requests_finished: int
-    requests_dropped: int
 
     # Each program alone, median over repetitions: `prefill`, `denoise`, `guided_denoise`, `fork`, `decode_B`.
     # The last two write this configuration's pool.
     stage_ms: Mapping[str, float]
-    decode_batch: int | None  # batch size of the decode program; None if nothing is decoded
-    # A decode step of the workload's largest batch by one of its smallest, each in its configuration's pool;
-    # None if there is one size only.
-    decode_growth: float | None
-    decode_growth_ci95: list[float] | None
     # Sum of the stage times of the programs that ran, without forks and host time. None, like the fields that
     # derive from it, in `parallel`, whose two processes share the device.
     frame_ms_predicted: float | None = None
@@ -89,8 +83,6 @@ class Row(Workload, BenchConfiguration):
     predicted_speedup: float | None = None  # the same ratio of the predicted frames
     attained_fraction: float | None = None  # measured by predicted speed-up
     attained_ci95: list[float] | None = None
-    action_over_actions: float | None = None  # median action latency by that of mode `actions`
-    action_over_actions_ci95: list[float] | None = None
 
     actions_sha256: str  # of the digests of every query's actions, warm-up included
     # Whether the actions are, bit for bit, those of mode `actions`, or else of the first configuration; None
@@ -98,18 +90,13 @@ class Row(Workload, BenchConfiguration):
     actions_equal: bool | None
     compiles_after_warmup: int  # compilations in its own runs, warm-up included
 
-    # Memory of each program by its compiler: weights and other arguments, results, temporary arrays. The pool
-    # is an argument of `fork` and of `decode_B`. None if the backend does not tell.
-    program_bytes: Mapping[str, int] | None
-    needed_memory_bytes: int | None  # the largest of these; in `parallel`, the sum of each process's largest
-    second_process_bytes: int | None  # peak resident memory of the second process of `parallel`
-    peak_memory_bytes: int  # peak use since the process began, by any configuration
-    peak_memory_of: str  # `device` if its backend reports it, else `process`; in `parallel`, both processes
+    # Memory of the largest program by its compiler, weights and pool included; in `parallel`, of the largest
+    # of each process. None if the backend does not tell.
+    needed_memory_bytes: int | None
     # Whether NVIDIA's multi-process service ran for `parallel`, so that kernels of both processes can run
     # side by side; None in other modes, and if the device is not a GPU.
     multi_process_service: bool | None
 
-    took_s: float  # seconds from the start of the command until the row's workload was done
     written_at: str  # UTC, ISO 8601
     command: str  # the command line
     commit: str | None  # the code that ran
@@ -123,9 +110,8 @@ class Row(Workload, BenchConfiguration):
 
     @property
     def work(self) -> str:
-        """Describes the workload."""
-        growing = "" if self.shortest_prompt is None else f", prompts from {self.shortest_prompt} tokens"
-        return super().work + growing
+        """Describes the workload, and the number of cameras of a robot."""
+        return f"{super().work} of {pluralize(self.cameras, 'camera')}"
 
     @property
     def title(self) -> str:
@@ -136,6 +122,18 @@ class Row(Workload, BenchConfiguration):
     def identity(self) -> tuple[Any, ...]:
         """Equal for rows of the same configuration and machine."""
         return identity(vars(self))
+
+
+def _read(record: Mapping[str, Any]) -> Row:
+    """A row of this or an earlier version, without the results that are no longer recorded.
+
+    Raises:
+        AttributeError, TypeError, ValueError: It is none, or of work that is no longer measured.
+    """
+    if any(record.get(limit) is not None for limit in ("slots", "rows", "shortest_prompt")):
+        raise ValueError(record)
+    names = {field.name for field in dataclasses.fields(Row)} & record.keys()
+    return Row(**{name: record[name] for name in names} | {"mode": Mode(record.get("mode"))})
 
 
 def row_provenance() -> dict[str, Any]:
@@ -161,10 +159,7 @@ class RowFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-            self.rows: list[Row] = []
-            for record in read_json_lines(path):
-                record["mode"] = Mode(record.get("mode"))
-                self.rows.append(Row(**record))
+            self.rows = [_read(record) for record in read_json_lines(path)]
         except OSError as error:
             raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
         except (AttributeError, TypeError, ValueError):

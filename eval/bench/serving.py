@@ -64,70 +64,36 @@ class ModelUnderTest:
     """The measured policy."""
 
     name: str  # its preset
-    config: Pi05Config  # its sizes, with the prompt buckets that are used, so that no other is compiled
+    config: Pi05Config  # its sizes, with the prompt bucket that is used, so that no other is compiled
     weights: Loadable  # the seed of random weights, or a function that loads them
     weights_from: str  # `random`, or their source
-    prompt_tokens: int  # tokens in the longest prompt, before padding
-    shortest_prompt: int | None = None  # tokens in the shortest; None if all have the same length
+    prompt_tokens: int  # tokens in the prompt, before padding
     adapter: AdapterSource | None = None  # its adapter; None for a random one
 
     @property
     def bucket(self) -> int:
-        """Length of the longest prompt, padded, in tokens."""
+        """Length of the padded prompt, in tokens."""
         return self.config.bucket(self.prompt_tokens)
-
-    def prompts(self, count: int) -> list[str]:
-        """Instructions whose prompts have evenly spaced lengths, from the shortest to the longest."""
-        lengths = np.linspace(self.shortest_prompt or self.prompt_tokens, self.prompt_tokens, count)
-        return ["x" * (int(tokens) - SPECIAL_TOKENS) for tokens in lengths]
-
-    def with_cameras(self, cameras: int | None) -> "ModelUnderTest":
-        """The same with N cameras: first its own, then those of a second robot; None for its own.
-
-        Raises:
-            UsageError: More than twice its own.
-        """
-        own = self.config.cameras
-        if cameras is None:
-            return self
-        available = (*own, *(f"second_{camera}" for camera in own))
-        if cameras > len(available):
-            raise UsageError(
-                f"cameras: {cameras}; {self.name} has {len(own)}; at most twice as many, {len(available)}"
-            )
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, cameras=available[:cameras]))
 
 
 def find_model(
-    name: str,
-    *,
-    random_weights: bool,
-    dtype: str | None,
-    prompt_tokens: int,
-    shortest_prompt: int | None = None,
+    name: str, *, random_weights: bool, dtype: str | None = None, prompt_tokens: int = 24
 ) -> ModelUnderTest:
     """The policy `name`, with random weights or those of its preset.
 
     Raises:
-        UsageError: There is no such policy, its longest prompt is shorter than `prompt_tokens`, or
-            `shortest_prompt` is longer.
+        UsageError: There is no such policy, or its longest prompt is shorter than `prompt_tokens`.
     """
-    if shortest_prompt is not None and not SPECIAL_TOKENS < shortest_prompt <= prompt_tokens:
-        raise UsageError(
-            f"--shortest-prompt {shortest_prompt}: {SPECIAL_TOKENS + 1} to --prompt-tokens, {prompt_tokens}"
-        )
     if prompt_tokens <= SPECIAL_TOKENS:
         raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
     config, weights, weights_from, adapter = _find_weights(name, dtype, is_random=random_weights)
-    ends = config.bucket(shortest_prompt or prompt_tokens), config.bucket(prompt_tokens)
-    used = tuple(bucket for bucket in config.prompt_buckets if ends[0] <= bucket <= ends[1])
+    used = (config.bucket(prompt_tokens),)
     return ModelUnderTest(
         name=name,
         config=dataclasses.replace(config, prompt_buckets=used, dtype=dtype or config.dtype),
         weights=weights,
         weights_from=weights_from,
         prompt_tokens=prompt_tokens,
-        shortest_prompt=shortest_prompt,
         adapter=adapter,
     )
 
@@ -168,7 +134,6 @@ class QueryTimes:
     decode_steps: int  # decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes
     work: Sequence[DecodeWork]  # its decode jobs, beside one prefill and one denoising
     submitted: int  # texts requested in this query
-    dropped: int  # texts dropped in this query
     # Latency of the first token of each text finished in this query, since its request.
     first_token_ms: Sequence[float]
     request_ms: Sequence[float]  # latency of its last token, likewise
@@ -221,7 +186,6 @@ class PolicyRunner:
             decode_steps=max(reply.tokens_per_frame for reply in replies),
             work=work,
             submitted=sum(len(reply.requested) for reply in replies),
-            dropped=sum(len(reply.dropped) for reply in replies),
             first_token_ms=[self._running_ms(text.requested_s, text.first_token_s) for text in texts],
             request_ms=[self._running_ms(text.requested_s, text.finished_s) for text in texts],
         )
@@ -235,7 +199,7 @@ class Bench:
     """Prepares workloads of one policy. Reloads weights only for another number of denoising steps."""
 
     def __init__(self, model: ModelUnderTest) -> None:
-        self._model = model
+        self.model = model
         self._loaded: tuple[int, Weights] | None = None
         self._compiled: dict[ProgramSizes, Runner] = {}
 
@@ -249,7 +213,7 @@ class Bench:
         programs of its own; all share prefill and denoise.
         """
         sizes = [sizes_of(workload, configuration) for configuration in configurations]
-        by_size = self.runners(workload.denoise_steps, sizes, cameras=workload.cameras)
+        by_size = self.runners(workload.denoise_steps, sizes)
         with contextlib.ExitStack() as stack:
             runners = []
             for configuration, size in zip(configurations, sizes, strict=True):
@@ -258,14 +222,12 @@ class Bench:
                 runners.append(PolicyRunner(configuration, policy, self._observations(policy)))
             yield runners
 
-    def runners(
-        self, denoise_steps: int, every: Sequence[ProgramSizes], *, cameras: int | None = None
-    ) -> Mapping[ProgramSizes, Runner]:
+    def runners(self, denoise_steps: int, every: Sequence[ProgramSizes]) -> Mapping[ProgramSizes, Runner]:
         """The policy's programs for each of the sizes, which have the same number of robots.
 
         Reuses those of the previous call, since workloads often share them.
         """
-        config = dataclasses.replace(self._model.with_cameras(cameras).config, denoise_steps=denoise_steps)
+        config = dataclasses.replace(self.model.config, denoise_steps=denoise_steps)
         kept = {
             sizes: runner
             for sizes, runner in self._compiled.items()
@@ -286,20 +248,20 @@ class Bench:
         """The weights, prepared for a number of denoising steps."""
         if self._loaded is None or self._loaded[0] != denoise_steps:
             self._loaded = None  # frees the old weights before the new ones are loaded
-            config = dataclasses.replace(self._model.config, denoise_steps=denoise_steps)
-            self._loaded = denoise_steps, load_weights(self._model.weights, config)
+            config = dataclasses.replace(self.model.config, denoise_steps=denoise_steps)
+            self._loaded = denoise_steps, load_weights(self.model.weights, config)
         return self._loaded[1]
 
     def _policy(self, workload: Workload, configuration: BenchConfiguration, runner: Runner) -> VectorPolicy:
         adapter, deadline, sizes = None, configuration.deadline_ms, runner.sizes
         if configuration.adapter != OFF:
-            source = self._model.adapter or AdapterSource()
+            source = self.model.adapter or AdapterSource()
             adapter = dataclasses.replace(source, mask=cast("Mask", configuration.adapter))
             runner = runner.resized(sizes, adapter.load(runner.config, self.weights(workload.denoise_steps)))
-        robot = next(
-            robot
-            for robot in EMBODIMENTS.values()
-            if set(self._model.config.cameras) <= set(robot.interface.observation.camera_names)
+        cameras = set(self.model.config.cameras)
+        robot = max(  # the first one that has all of them
+            EMBODIMENTS.values(),
+            key=lambda robot: len(cameras & set(robot.interface.observation.camera_names)),
         )
         task = LanguageTask(
             name="text",
@@ -320,48 +282,42 @@ class Bench:
             tokenizer=_ByteTokenizer(),
             tasks=(task,),
             transform=untrained(dataclasses.replace(robot, prompt=InstructionPrompt())),
-            weights=self._model.weights,
+            weights=self.model.weights,
             adapter=adapter,
         )
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Observations]:
-        """Endless random observations, with each prompt in turn; images have the model's size."""
+        """Endless random observations with one prompt; images have the model's size."""
         random = np.random.default_rng(0)
         config, interface = policy.runner.config, policy.transform.embodiment.interface
         shape = (config.image_size, config.image_size, 3)
+        prompt = "x" * (self.model.prompt_tokens - SPECIAL_TOKENS)
 
-        def observe(prompt: str) -> Mapping[str, Any]:
+        def observe() -> Mapping[str, Any]:
             images = {camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras}
             state = random.uniform(-1, 1, interface.observation.state_size)
             return {"images": images, "state": state, "prompt": prompt}
 
-        prompts = self._model.prompts(_DISTINCT_OBSERVATIONS)
+        robots = range(policy.engine.robots)
         return itertools.cycle(
-            [{robot: observe(prompt) for robot in range(policy.engine.robots)} for prompt in prompts]
+            [{robot: observe() for robot in robots} for _ in range(_DISTINCT_OBSERVATIONS)]
         )
 
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration) -> ProgramSizes:
-    """Program sizes of one configuration: no more slots, rows and forks than it can fill."""
+    """Program sizes of one configuration: no more slots and forks than it can fill, and none too few."""
     mode, robots = configuration.mode, workload.robots
-    new = running_texts(workload, workload.text_tokens, workload.total_queries)  # requested in one query
-    most = new
+    new = most = 1  # texts requested in one query, and unfinished ones
+    if mode is not Mode.ACTIONS:
+        new = most = max(1, running_texts(workload, workload.text_tokens, workload.total_queries))
     if mode in BUDGETED:
-        most = running_texts(workload, configuration.min_decode_steps, workload.total_queries)
-    # Texts of one query wait in slots, even where a batch holds fewer of them; mode `actions` has none.
-    slots = workload.slots or (1 if mode is Mode.ACTIONS else max(1, most))
-    forks = max(1, min(new, slots))
-    rows = min(max(1, most), slots, workload.rows or slots)
-    match mode:
-        case Mode.UNIFIED:
-            batches = {rows}
-        case Mode.SHARED:
-            batches = {1, rows}
-        case _:
-            batches, forks = {1}, 1
+        most = max(1, running_texts(workload, configuration.min_decode_steps, workload.total_queries))
+    batches, forks = {1}, 1
+    if mode in (Mode.UNIFIED, Mode.SHARED):
+        batches, forks = ({most} if mode is Mode.UNIFIED else {1, most}), new
     return ProgramSizes(
         robots=robots,
-        slots=robots * slots,
+        slots=robots * most,
         rows=tuple(robots * batch for batch in sorted(batches)),
         forks=(robots * forks,),
         suffix=len(SUFFIX),

@@ -1,7 +1,7 @@
 """The columns of a benchmark's rows, and its terminal output: two tables per workload, 110 columns wide."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -79,14 +79,12 @@ TAILS = [
 ]
 
 
-def rows_table(
-    rows: Sequence[Row], columns: Sequence[Column], mode: Callable[[Row], Any] | None = None, **look: Any
-) -> Table:
-    """The table of some rows, with what tells them apart; `mode` shows a row's mode on a page."""
+def rows_table(rows: Sequence[Row], columns: Sequence[Column], **look: Any) -> Table:
+    """The table of some rows, with what tells them apart."""
     named: Any = {"align": "left", "choices": True}
     labels = [
         Column("workload", lambda row: row.work, when=differ, groups=True, **named),
-        Column("mode", lambda row: row.mode, html=mode, groups=True, **named),
+        Column("mode", lambda row: row.mode, groups=True, **named),
         Column("k", lambda row: f"{row.deadline_ms:g} ms" if row.deadline_ms else row.tokens_per_frame),
         Column("adapter", lambda row: row.adapter, when=lambda adapters: set(adapters) != {OFF}, **named),
     ]
@@ -128,11 +126,6 @@ def warnings_of(rows: Sequence[Row]) -> list[str]:
         )
     if compiled := sum(row.compiles_after_warmup > 0 for row in rows):
         found.append(f"{compiled} configurations compiled something while they were measured.")
-    if dropped := [row for row in rows if row.requests_dropped]:
-        each = ", ".join(
-            f"{row.requests_dropped} of {row.requests_submitted} by {row.label}" for row in dropped
-        )
-        found.append(f"Texts were dropped for lack of slots: {each}.")
     busiest = max(rows, key=lambda row: row.hardware["load_average"][0])
     load, cores = busiest.hardware["load_average"][0], busiest.hardware["cores"]
     if busiest.device == "cpu" and load > 0.5 * cores:

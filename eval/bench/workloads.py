@@ -61,11 +61,6 @@ class Workload:
     text_tokens: int  # tokens of a text, or of the longest one if lengths are random
     robots: int = 1  # observations in a query
     arrivals: str = "every:1"  # when texts are requested, for every robot, as `parse_arrivals` reads it
-    # Unfinished texts of a robot at once; None for as many as are requested, so that none is dropped.
-    slots: int | None = None
-    # Texts of a robot that `unified` and `shared` decode in one batch; None for all unfinished ones.
-    rows: int | None = None
-    cameras: int | None = None  # images in an observation; None for the policy's number
     repetitions: int = 1  # runs of each configuration
     queries: int = 1  # queries counted in a run; one more precedes them
     # Queries of each configuration before the first run: enough to fill the longest pipeline.
@@ -96,16 +91,8 @@ class Workload:
     @property
     def work(self) -> str:
         """Describes what is done, but not how often it is measured."""
-        found = [f"N = {self.text_tokens}", self.arrivals, f"{self.denoise_steps} denoise steps"]
-        limits = ((self.slots, "slot"), (self.rows, "row"))
-        limited = [pluralize(n, what) for n, what in limits if n is not None]
-        return ", ".join([*found, self.robots_and_cameras, *limited])
-
-    @property
-    def robots_and_cameras(self) -> str:
-        """The number of robots, and of cameras of each."""
-        cameras = "" if self.cameras is None else f" of {pluralize(self.cameras, 'camera')}"
-        return pluralize(self.robots, "robot") + cameras
+        robots = pluralize(self.robots, "robot")
+        return f"N = {self.text_tokens}, {self.arrivals}, {self.denoise_steps} denoise steps, {robots}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,10 +122,7 @@ class BenchConfiguration:
 
 
 def running_texts(workload: Workload, decode_steps: int, queries: int) -> int:
-    """The most unfinished texts of a robot at once in the first `queries`, of `decode_steps` of each text.
-
-    All find a slot and a row when they are requested.
-    """
+    """The most unfinished texts of a robot at once in the first `queries`, of `decode_steps` of each text."""
     running = [[0] * queries for _ in range(workload.robots)]
     for robot, query in itertools.product(range(workload.robots), range(queries)):
         for tokens in workload.lengths(robot, query):
@@ -148,15 +132,7 @@ def running_texts(workload: Workload, decode_steps: int, queries: int) -> int:
 
 
 def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) -> int:
-    """The most queries that a text takes, after which the pipeline is full.
-
-    With fewer rows than slots, a text may have to wait while those in all other slots are decoded.
-    """
+    """The most queries that a text takes, after which the pipeline is full."""
     if configuration.mode not in BUDGETED:
         return 1
-    k = configuration.min_decode_steps
-    decoded = math.ceil(workload.text_tokens / k)
-    if configuration.mode is Mode.INTERLEAVED or workload.rows is None:
-        return decoded
-    slots = workload.slots or running_texts(workload, k, 2 * decoded)
-    return decoded + math.ceil((slots - 1) * decoded / workload.rows)
+    return math.ceil(workload.text_tokens / configuration.min_decode_steps)

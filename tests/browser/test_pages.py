@@ -1,6 +1,5 @@
 """Pages in a real Chromium: nothing foreign is loaded, nothing errs, links restore the state."""
 
-import dataclasses
 import os
 import shutil
 
@@ -8,12 +7,10 @@ import numpy as np
 import pytest
 
 from configs.errors import check
-from eval.bench.page import write_bench_page
 from eval.metrics.sweep_rows import SweepRecord
 from eval.records.run_folders import SweepFolder
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.sweep_plots import write_sweep_page
-from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said, write_report
 from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture
 from tests.eval.test_watch import HOSTILE, picture, watching
@@ -161,31 +158,26 @@ def painted(page):
     return page.locator(".plot:not([hidden]) canvas").first.evaluate(script)
 
 
-@pytest.fixture(params=["sweep", "bench"])
-def charted(request, record, made_up, tmp_path):  # noqa: F811 - fixtures
-    """The page of a sweep, or of a benchmark; the name of its table, and a word to filter by."""
-    if request.param == "sweep":
-        folder = SweepFolder(tmp_path / "sweep")
-        return write_sweep_page(folder, check(SweepRecord, record, source="the test")), "cells", "unified"
-    rows = [*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))]
-    return write_bench_page(rows, tmp_path / "bench"), "rows", "isolated"
+@pytest.fixture
+def charted(record, tmp_path):  # noqa: F811 - a fixture
+    """The page of a sweep."""
+    return write_sweep_page(SweepFolder(tmp_path / "sweep"), check(SweepRecord, record, source="the test"))
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_page_of_cells_or_rows_sorts_filters_and_draws(charted, open_page, width):
-    path, table, word = charted
-    page = open_page(path, width=width)
-    whole = rows(page, table).count()
-    page.get_by_label(f"Filter {table}").fill(word)
-    assert 0 < rows(page, table).count() < whole
+def test_a_page_of_cells_sorts_filters_and_draws(charted, open_page, width):
+    page = open_page(charted, width=width)
+    whole = rows(page, "cells").count()
+    page.get_by_label("Filter cells").fill("unified")
+    assert 0 < rows(page, "cells").count() < whole
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert painted(page) > 1000
     select = page.locator("#charts")
     last = select.locator("option").all_inner_texts()[-1]
     select.select_option(last)
-    again = open_page(path, page.evaluate("location.hash"), width=width)
+    again = open_page(charted, page.evaluate("location.hash"), width=width)
     assert again.locator("#charts").input_value() == last
-    assert rows(again, table).all_inner_texts() == rows(page, table).all_inner_texts()
+    assert rows(again, "cells").all_inner_texts() == rows(page, "cells").all_inner_texts()
     assert painted(again) > 1000
 
 
@@ -200,7 +192,7 @@ def test_axe_finds_nothing_serious(charted, report, open_page):
     """Without axe's `preload`, which reads style sheets in a way that browsers forbid on pages from disk."""
     viewer = open_page(report, f"#episode={key(59)}")
     viewer.wait_for_selector("#viewer .timeline")
-    for page in (open_page(charted[0]), viewer):
+    for page in (open_page(charted), viewer):
         assert serious(page, options={"preload": False}) == []
 
 

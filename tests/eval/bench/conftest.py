@@ -49,9 +49,7 @@ STAGES = {
 def workload(arrivals="every:1", **more) -> Workload:
     """Texts of 30 tokens, three repetitions of four queries, and what a test says of the rest."""
     often = {"repetitions": 3, "queries": 4, "warm_up_queries": 31}
-    return Workload(
-        **{"denoise_steps": 10, "text_tokens": 30, "cameras": 2, "arrivals": arrivals} | often | more
-    )
+    return Workload(**{"denoise_steps": 10, "text_tokens": 30, "arrivals": arrivals} | often | more)
 
 
 WORKLOAD = workload()
@@ -79,7 +77,6 @@ def query(frame_ms: float, work: Sequence[DecodeWork] = (), *, actions: str = "t
         decode_steps=min(tokens, 1),
         work=work,
         submitted=min(tokens, 1),
-        dropped=0,
         first_token_ms=[frame_ms] if tokens else [],
         request_ms=[30 * frame_ms] if tokens else [],
     )
@@ -113,17 +110,12 @@ def made_up() -> Callable[..., Sequence[Row]]:
             "weights": "random",
             "dtype": "float32",
             "device": "cpu",
+            "cameras": 2,
             "prompt_tokens": 32,
             "prefix_tokens": 544,
             "horizon": 10,
-            "decode_batch": None,
             "compiles_after_warmup": 0,
-            "program_bytes": {"prefill": 300},
             "needed_memory_bytes": 300,
-            "second_process_bytes": None,
-            "peak_memory_bytes": 2**30,
-            "peak_memory_of": "process",
-            "took_s": 12.5,
             "written_at": "2026-11-21T12:00:00+00:00",
             "command": "oxygen-eval bench",
             "commit": None,

@@ -13,11 +13,10 @@ import jax
 import numpy as np
 import pytest
 
-from contracts.errors import UsageError
 from contracts.mode import Mode
 from eval.bench.experiment import mps_is_active, run_experiment
 from eval.bench.row import RowFile
-from eval.bench.serving import SPECIAL_TOKENS, Bench, find_model
+from eval.bench.serving import Bench, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from tests.eval.bench.conftest import MODEL, measured, options
@@ -43,7 +42,6 @@ def test_every_mode_and_every_k_has_a_row_with_the_same_actions_and_whole_texts(
         assert row.requests_submitted == row.requests_finished == row.repetitions * row.queries
         seconds = 1e-3 * row.frame_ms_mean * row.repetitions * row.queries
         assert row.tokens_per_s * seconds == pytest.approx(6 * row.requests_submitted)
-        assert row.requests_dropped == 0
     unified = rows[5]
     assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
     assert set(unified.stage_ms) == {"prefill", "denoise", "guided_denoise", "fork", "decode_6"}
@@ -51,17 +49,10 @@ def test_every_mode_and_every_k_has_a_row_with_the_same_actions_and_whole_texts(
 
 @pytest.mark.slow
 def test_memory_is_reported_for_each_configuration_by_itself(rows):
-    """Every program counts the weights, and `parallel` its second process."""
-    actions, isolated, _, _, shared, unified, _, parallel = rows
-    assert set(actions.program_bytes) == {"prefill", "denoise"}
-    assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
-    assert set(unified.program_bytes) == {"prefill", "denoise", "fork", "decode_6"}
-    assert actions.needed_memory_bytes <= shared.needed_memory_bytes
+    """Every program counts the weights, and each process of `parallel` its own."""
+    actions, isolated, _, _, shared, _, _, parallel = rows
+    assert 0 < actions.needed_memory_bytes <= shared.needed_memory_bytes
     assert parallel.needed_memory_bytes > isolated.needed_memory_bytes
-    assert [row.second_process_bytes for row in rows[:-1]] == [None] * (len(rows) - 1)
-    if sys.platform == "linux":
-        assert parallel.second_process_bytes > 50e6
-        assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
 
 
 @pytest.mark.slow
@@ -117,7 +108,6 @@ def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path,
     first = measured(tmp_path, *asked)
     submitted = [row.requests_submitted for row in first]
     assert submitted == [16] * 3, "two robots, two texts in two of three queries"
-    assert [row.requests_dropped for row in first] == [0] * 3
     capsys.readouterr()
     assert measured(tmp_path, *asked, "--resume") == first
     assert "Skipping 3 configurations that the file already has." in capsys.readouterr().out
@@ -128,25 +118,11 @@ def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path,
 
 
 @pytest.mark.slow
-def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
-    row, _ = measured(tmp_path, "--slots", "2", "--rows", "1", "--modes", "unified")
-    assert (row.tokens_per_frame, row.slots, row.rows, row.decode_batch) == (1, 2, 1, 1)
-    assert row.requests_submitted == 6, "one in every query"
-    assert row.requests_dropped >= 4, "one row finishes one text in six queries"
-    seconds = 1e-3 * row.frame_ms_mean * 6
-    assert row.tokens_per_s * seconds == pytest.approx(6), "it is never idle"
-    assert "were dropped" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_more_cameras_are_a_longer_prefix_and_a_deadline_sets_the_tokens_per_frame(tmp_path):
-    asked = ("--modes", "actions", "unified", "--cameras", "1", "3", "--deadline-ms", "0.001", "60000")
-    rows = measured(tmp_path, *asked)
-    assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in rows] == [
-        (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
-    ]
-    assert len({row.actions_sha256 for row in rows}) == 2
-    _, hurried, leisurely, *_ = rows
+def test_a_deadline_sets_the_tokens_per_frame(tmp_path):
+    actions, hurried, leisurely = measured(
+        tmp_path, "--modes", "actions", "unified", "--deadline-ms", "0.001", "60000"
+    )
+    assert actions.prefix_tokens == 4 * actions.cameras + 24
     assert (hurried.deadline_ms, hurried.decode_steps_per_frame) == (0.001, 1)
     assert (leisurely.deadline_ms, leisurely.decode_steps_per_frame) == (60000, 6)
     assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
@@ -171,15 +147,12 @@ def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().out
 
 
-def test_random_weights_need_no_preset_file_and_growing_prompts_use_all_buckets_on_their_way():
-    model = find_model("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
+def test_random_weights_need_no_preset_file_and_one_bucket_is_compiled():
+    model = find_model("pi05_libero", random_weights=True, dtype="float32")
     assert (model.weights_from, model.config.dtype, model.config.image_tokens) == ("random", "float32", 512)
-    assert model.config.prompt_buckets == (32,)
-    model = find_model("pi05_libero", random_weights=True, dtype=None, prompt_tokens=120, shortest_prompt=24)
-    assert (model.config.dtype, model.config.prompt_buckets, model.bucket) == ("bfloat16", (32, 64, 128), 128)
-    assert [len(prompt) + SPECIAL_TOKENS for prompt in model.prompts(4)] == [24, 56, 88, 120]
-    with pytest.raises(UsageError, match="--shortest-prompt 30: 3 to --prompt-tokens, 24"):
-        find_model("tiny", random_weights=True, dtype=None, prompt_tokens=24, shortest_prompt=30)
+    assert (model.config.prompt_buckets, model.bucket) == ((32,), 32)
+    model = find_model("pi05_libero", random_weights=True, prompt_tokens=120)
+    assert (model.config.dtype, model.config.prompt_buckets, model.bucket) == ("bfloat16", (128,), 128)
 
 
 def test_the_multi_process_service_is_active_while_its_daemon_runs(tmp_path):

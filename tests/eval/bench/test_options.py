@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pkgutil
+import shlex
 import sys
 
 import pytest
@@ -18,7 +19,7 @@ from eval.bench.serving import Bench, sizes_of
 from eval.bench.workloads import BenchConfiguration, max_queries_per_text, parse_arrivals, running_texts
 from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.runner import ProgramSizes
-from tests.commands import IMPORT_WITHOUT, execute
+from tests.commands import IMPORT_WITHOUT, ROOT, execute
 from tests.eval.bench.conftest import MODEL, workload
 
 
@@ -38,9 +39,6 @@ from tests.eval.bench.conftest import MODEL, workload
         (["--prompt-tokens", "999"], "999"),
         (["--prompt-tokens", "2"], "at least 3"),
         (["stray"], "stray"),
-        (["--roofline", "--resume", "--slots", "3"], "--slots, --resume"),
-        (["--peaks", "measured"], "--roofline"),
-        (["--roofline", "--cameras", "5"], "cameras: 5"),
         (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2 3 is for mode unified"),
         (["--modes", "actions,shared", "--deadline-ms", "9"], "--modes is actions shared; leave it out, or"),
         (["--modes", "actions", "--adapter", "exact"], "--adapter exact is for mode isolated or"),
@@ -96,6 +94,15 @@ def test_help_describes_every_option_and_its_default(capsys):
     assert "None" not in out
 
 
+def test_commands_of_the_documentation_are_accepted():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    given = [shlex.split(line, comments=True) for line in lines if line.startswith("oxygen-eval bench ")]
+    assert len(given) >= 6
+    for _, _, *arguments in given:
+        read(arguments)
+
+
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic cyclopts matplotlib psutil sentencepiece "
     "PIL jaxtyping beartype hypothesis jinja2"
@@ -109,7 +116,6 @@ sys.exit(main(["--policy", "tiny"]))
 def test_every_module_imports_with_only_the_policys_packages():
     """And a preset that takes one more is refused with the way around it."""
     modules = [module.name for module in pkgutil.walk_packages(eval.bench.__path__, "eval.bench.")]
-    modules.remove("eval.bench.page")  # left out where its packages are not installed
     done = execute(sys.executable, "-W", "error", "-c", _PROGRAM, _ABSENT, " ".join(modules))
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.returncode == 2
@@ -158,11 +164,12 @@ def test_the_texts_at_once_are_those_of_a_count_query_by_query(arrivals, robots,
     assert running_texts(asked, k, queries) == most
 
 
-def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():
-    """A text has a row for six frames; the five others, two at a time, take at most fifteen before it."""
-    unified = BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1)
-    assert max_queries_per_text(workload(text_tokens=6, slots=6, rows=2), unified) == 6 + 15
-    assert max_queries_per_text(workload(text_tokens=6), unified) == 6
+@pytest.mark.parametrize(
+    ("mode", "k", "queries"), [("unified", 1, 6), ("interleaved", 4, 2), ("shared", None, 1)]
+)
+def test_a_text_takes_as_many_queries_as_it_has_shares_of_tokens(mode, k, queries):
+    configuration = BenchConfiguration(mode=Mode(mode), tokens_per_frame=k)
+    assert max_queries_per_text(workload(text_tokens=6), configuration) == queries
 
 
 def sizes(asked, mode, k=None) -> ProgramSizes:
@@ -175,16 +182,10 @@ def sizes(asked, mode, k=None) -> ProgramSizes:
         *(({}, "unified", k, texts, (texts,), 1) for k, texts in ((1, 30), (2, 15), (5, 6), (30, 1))),
         *(({}, mode, None, 1, (1,), 1) for mode in ("actions", "isolated", "shared", "parallel")),
         ({}, "interleaved", 12, 3, (1,), 1),
-        ({"slots": 8}, "unified", 1, 8, (8,), 1),
-        ({"slots": 8, "rows": 4}, "unified", 1, 8, (4,), 1),
-        ({"slots": 4, "rows": 8}, "unified", 1, 4, (4,), 1),
-        ({"rows": 99}, "unified", 1, 30, (30,), 1),
-        ({"rows": 4}, "unified", 1, 30, (4,), 1),
         # Texts requested together have a slot each, even if they are decoded one by one.
         ({"arrivals": "burst:4:8", "robots": 2}, "isolated", None, 8, (2,), 2),
         ({"arrivals": "burst:4:8", "robots": 2}, "shared", None, 8, (2, 8), 8),
         ({"arrivals": "burst:4:8", "robots": 2}, "actions", None, 2, (2,), 2),
-        ({"arrivals": "burst:4:8", "robots": 2, "slots": 3, "rows": 1}, "shared", None, 6, (2,), 6),
     ],
 )
 def test_a_configuration_has_the_slots_rows_and_forks_that_it_can_fill(asked, mode, k, slots, rows, forks):
@@ -218,7 +219,7 @@ BURST = {
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_soon")
-def test_a_query_reports_the_programs_that_it_runs_and_drops_no_text():
+def test_a_query_reports_the_programs_that_it_runs():
     """Predictions are sums of their times."""
     burst = workload("burst:2:2", text_tokens=6, queries=4, repetitions=1, warm_up_queries=0)
     asked = [BenchConfiguration(mode=Mode(mode), tokens_per_frame=k) for mode, k in BURST]
@@ -226,6 +227,5 @@ def test_a_query_reports_the_programs_that_it_runs_and_drops_no_text():
         for runner, jobs in zip(runners, BURST.values(), strict=True):
             first, *_ = run = runner.run(4)
             assert [(job.prefills, job.steps, job.batch) for job in first.work] == jobs
-            assert sum(query.dropped for query in run) == 0
             if runner.configuration.mode is Mode.ISOLATED:
                 assert [len(query.request_ms) for query in run] == [2, 0, 2, 0]

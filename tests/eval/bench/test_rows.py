@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from configs.profile import ProfileConfig
 from contracts.errors import UsageError
 from contracts.mode import Mode
 from contracts.text import DecodeWork
-from eval.bench import experiment
-from eval.bench.measurement import Samples, aggregate, decode_growth, measure, paired_ratio
+from eval.bench import profile as profiles
+from eval.bench.measurement import Samples, aggregate, measure, needed_bytes, paired_ratio
 from eval.bench.row import RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.rollout.pricing import LatencyModel
@@ -90,7 +91,6 @@ def test_speedups_are_paired_so_that_drift_cancels(made_up):
     assert unified.predicted_speedup == pytest.approx((2 * 100 + 30 + 30 * 4) / (100 + 30 + 10))
     assert unified.attained_fraction == pytest.approx(1)
     assert unified.frame_ms_predicted == pytest.approx(1.5 * 140)
-    assert unified.action_over_actions == pytest.approx(140 / 130)
     assert parallel.speedup_over_isolated == pytest.approx(350 / 300)
     assert (parallel.predicted_speedup, parallel.predicted_over_frame) == (None, None)
     assert actions.predicted_speedup == pytest.approx(350 / 130)
@@ -117,7 +117,7 @@ def test_rates_are_totals_over_total_time_and_stage_times_are_medians(made_up):
     assert unified.chunks_per_s == pytest.approx(12 / seconds)
     assert unified.actions_per_s == pytest.approx(10 * 12 / seconds)
     assert unified.tokens_per_s == pytest.approx(12 * 30 / seconds)
-    assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
+    assert unified.requests_finished == 12
     assert (actions.tokens_per_s, actions.request_ms_p50) == (0, None)
     acting = {"prefill": 150, "denoise": 45, "guided_denoise": 105}
     assert unified.stage_ms == acting | {"fork": 7.5, "decode_30": 15}
@@ -126,17 +126,6 @@ def test_rates_are_totals_over_total_time_and_stage_times_are_medians(made_up):
     assert isolated.frame_ms_p95 == pytest.approx(np.quantile(frames, 0.95))
     assert isolated.request_ms_p50 == pytest.approx(np.median(isolated.samples["request_ms"]))
     assert [times["fork"] for times in isolated.samples["stage_ms"]] == [5, 10, 7.5]
-
-
-def test_the_growth_of_a_decode_step_is_over_all_configurations(made_up):
-    *_, unified, _ = made_up()
-    assert unified.decode_growth == pytest.approx(10 / 4)
-    assert unified.decode_growth_ci95 == pytest.approx([10 / 4, 10 / 4])
-    growth = decode_growth(
-        [{f"decode_{size}": slow * (3 + size) for size in (30, 1, 6)} for slow in (1.0, 2.0, 1.5)]
-    )
-    assert growth.value == pytest.approx(33 / 4)
-    assert decode_growth([{"decode_4": 7.0}]) is None
 
 
 def test_a_configuration_with_other_actions_is_marked(made_up):
@@ -158,10 +147,29 @@ def test_the_stage_share_shows_overhead_common_to_all_modes(made_up):
     assert unified.predicted_over_frame_ci95 == pytest.approx([0.5, 0.5])
 
 
-def test_needed_memory_is_of_the_largest_program_of_each_process():
-    programs = {"prefill": 300, "denoise": 450, "fork": 350, "decode_30": 400}
-    assert experiment.needed_bytes(programs, in_two_processes=False) == 450
-    assert experiment.needed_bytes(programs, in_two_processes=True) == 450 + 400
+def program(size):
+    """A compiled program that takes `size` bytes; 50 of its results are arguments."""
+    analysis = SimpleNamespace(
+        argument_size_in_bytes=size - 100,
+        temp_size_in_bytes=50,
+        output_size_in_bytes=100,
+        alias_size_in_bytes=50,
+    )
+    return SimpleNamespace(memory_analysis=lambda: analysis)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size"), [("actions", 350), ("unified", 450), ("isolated", 450), ("parallel", 350 + 450)]
+)
+def test_needed_memory_is_of_the_largest_program_of_each_process(mode, size):
+    programs = SimpleNamespace(
+        prefill={32: program(300)},
+        denoise={(32, False): program(350)},
+        fork={(32, 1): program(400)},
+        decode={30: program(450)},
+    )
+    runner = SimpleNamespace(programs=programs, sizes=SimpleNamespace(forks=(1,), rows=(30,)))
+    assert needed_bytes(runner, Mode(mode), bucket=32) == size
 
 
 @pytest.mark.parametrize(("repetitions", "least"), [(3, 0.70), (5, 0.91), (6, 0.92), (12, 0.92)])
@@ -194,15 +202,25 @@ def test_a_disturbed_repetition_of_many_changes_neither_the_ratio_nor_its_interv
 _RECORDS = Path(__file__).parents[3] / "benchmarks/results"
 
 
-@pytest.mark.parametrize(
-    "record", ["bench_small.jsonl", "two_cores/adapter.jsonl", "two_cores/growing_prompts.jsonl"]
-)
-def test_recorded_rows_are_read_and_written_again_as_they_are(record, tmp_path):
-    text = (_RECORDS / record).read_text(encoding="utf-8")
-    (tmp_path / "rows.jsonl").write_text(text, encoding="utf-8")
-    for line, row in zip(text.splitlines(), RowFile(tmp_path / "rows.jsonl").rows, strict=True):
-        fields = json.loads(line)
-        assert {name: getattr(row, name) for name in fields} == fields
+@pytest.mark.parametrize("record", sorted(_RECORDS.rglob("*.jsonl")), ids=lambda record: record.stem)
+def test_recorded_rows_are_read_without_what_is_no_longer_recorded(record):
+    lines = record.read_text(encoding="utf-8").splitlines()
+    for line, row in zip(lines, RowFile(record).rows, strict=True):
+        fields, kept = json.loads(line), dataclasses.asdict(row)
+        assert fields["frame_ms_p50"] == row.frame_ms_p50
+        assert {name: kept[name] for name in fields.keys() & kept.keys()} == {
+            name: fields[name] for name in fields.keys() & kept.keys()
+        }
+
+
+def test_rows_of_fewer_slots_or_growing_prompts_are_refused_instead_of_shown_as_ordinary_ones(
+    made_up, tmp_path
+):
+    path = tmp_path / "rows.jsonl"
+    for limit in ("slots", "rows", "shortest_prompt"):
+        path.write_text(json.dumps(dataclasses.asdict(made_up()[0]) | {limit: 2}) + "\n")
+        with pytest.raises(UsageError, match=r"rows\.jsonl.*--output"):
+            RowFile(path)
 
 
 def test_rows_survive_their_file_which_finds_the_latest_of_a_configuration(made_up, tmp_path):
@@ -254,11 +272,11 @@ def rows(made_up):
 
 
 def profile(name, rows):
-    return check(ProfileConfig, experiment.profile(name, rows), source=name)
+    return check(ProfileConfig, profiles.profile(name, rows), source=name)
 
 
 def test_a_saved_profile_holds_the_medians_of_rows(rows, tmp_path):
-    experiment.save_profile(tmp_path / "abacus.yaml", rows)
+    profiles.save_profile(tmp_path / "abacus.yaml", rows)
     found = load(ProfileConfig, str(tmp_path / "abacus.yaml"))
     assert (found.host.ms, found.prefill.ms, found.denoise.ms, found.fork.ms) == (7, 100, 20, 4)
     assert found.guided_denoise.ms == 45

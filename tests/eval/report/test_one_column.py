@@ -9,7 +9,6 @@ from rich.console import Console
 from configs.console import TextConsole
 from configs.errors import check
 from eval.bench import table as bench
-from eval.bench.page import write_bench_page
 from eval.metrics.sweep_rows import SweepRecord
 from eval.records.run_folders import SweepFolder
 from eval.report import comparison_verdict, result_tables, sweep_table
@@ -78,12 +77,10 @@ def test_of_a_sweep(tmp_path):
         assert text.count("4711") == len(record.cells)
 
 
-def test_of_a_benchmark(made_up, tmp_path):
+def test_of_a_benchmark(made_up):
     rows, console = made_up(), Console(file=io.StringIO(), width=120)
     bench.print_rows(rows, console)
-    page = write_bench_page(rows, tmp_path / "page")
-    shown = console.file.getvalue(), to_markdown(bench.rows_table(rows, bench.TIMES))
-    for text in (*shown, page.read_text(), (page.parent / "rows.csv").read_text()):
+    for text in (console.file.getvalue(), to_markdown(bench.rows_table(rows, bench.TIMES))):
         assert text.count("4711") == len(rows)
 
 

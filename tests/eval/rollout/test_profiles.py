@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import roofline
 from configs.load import load, names
 from configs.profile import ProfileConfig
 from contracts.mode import Mode
 from contracts.text import DecodeWork
-from eval.bench import roofline
-from eval.bench.experiment import profile
+from eval.bench.profile import profile
 from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
 from eval.rollout.pricing import LatencyModel

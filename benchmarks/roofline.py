@@ -1,6 +1,8 @@
-"""`--roofline`: times each stage of a policy alone, and compares it with its minimum time (floor).
+"""`python -m benchmarks.roofline`: each stage of a policy, timed alone, against its minimum time (floor).
 
-The floor is the longer of arithmetic and memory traffic. Times are medians over repetitions.
+The floor is the longer of arithmetic and memory traffic. Times are medians over repetitions; weights are
+random. Decoding is timed for one text of each robot, and for N of each: the number of unfinished texts if
+each query requests a text of N tokens, and a frame decodes one token of each.
 
 Counts matrix products, attention included, at two operations per multiply-add, and the bytes that must pass
 between memory and processor: every weight once per program (once per step in loops, since a step's weights do
@@ -8,25 +10,37 @@ not stay in a cache), and the keys and values that are read and written. Does no
 embeddings, softmax and activations, which are small in comparison.
 """
 
+import argparse
 import dataclasses
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from contracts.errors import UsageError
-from eval.bench.measurement import acting_ms, decode_growth, language_ms, median_stages
-from eval.bench.options import Options, workloads_of
-from eval.bench.row import row_provenance
-from eval.bench.serving import SUFFIX, Bench, ModelUnderTest
+from benchmarks.record import write_record
+from configs.exits import OneLineParser, exit_code_of
+from contracts.errors import UsageError, pluralize
+from eval.bench.measurement import (
+    Ratio,
+    StageTimes,
+    acting_ms,
+    decode_sizes,
+    language_ms,
+    median_stages,
+    paired_ratio,
+)
+from eval.bench.serving import SUFFIX, Bench, ModelUnderTest, find_model
 from eval.bench.table import digits, open_console
-from eval.records.json_files import write_json
 from eval.report.table import Column, Table, to_terminal
 from oxygen.model import pi05
+from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.serving.runner import ProgramSizes
 
@@ -246,89 +260,75 @@ def _seconds(calls: int, program: Callable[..., Any], *arguments: Any) -> list[f
     return found
 
 
-def report_roofline(options: Options, model: ModelUnderTest) -> int:
-    """Print the time and floor of each stage; returns the exit code.
+def measure_roofline(bench: Bench, sizes: ProgramSizes, peaks: Peaks, repetitions: int) -> dict[str, Any]:
+    """The roofline of programs of these sizes, as a record has it."""
+    config = bench.model.config
+    times, tower_ms = _time_stages(bench, sizes, repetitions)
+    measured = {name.replace("_", " "): ms for name, ms in median_stages(times).items()}
+    measured["siglip"] = tower_ms
+    costs = stage_costs(config, sizes, bench.model.bucket)
+    found: dict[str, Any] = {
+        "denoise_steps": config.denoise_steps,
+        "text_tokens": sizes.limit,
+        "robots": sizes.robots,
+        "cameras": len(config.cameras),
+        "prefix_tokens": config.image_tokens + bench.model.bucket,
+        "stages": [_compared(name, cost, peaks, measured.get(name)) for name, cost in costs.items()],
+    }
+    if (growth := decode_growth(times)) is not None:
+        found["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
+    return found
 
-    Decoding is timed for one text of each robot, and for N of each: the number of unfinished texts if each
-    query requests a text of N tokens, and a frame decodes one token of each.
 
-    Raises:
-        UsageError: The output file holds something else, peaks are unknown, or there are too many cameras.
+def _time_stages(bench: Bench, sizes: ProgramSizes, repetitions: int) -> tuple[list[StageTimes], float]:
+    """Milliseconds of the programs in each repetition, and of the tower with the prompt's embedding."""
+    steps = bench.model.config.denoise_steps
+    runner = bench.runners(steps, [sizes])[sizes]
+    inputs = runner.blank(bench.model.bucket)
+    times = [acting_ms(runner, inputs) | language_ms(runner, inputs) for _ in range(1 + repetitions)]
+    tower = jax.jit(pi05.embed_prefix, static_argnames="config")
+    seconds = _seconds(repetitions, tower, bench.weights(steps), runner.config, inputs.images, inputs.prompt)
+    return times[1:], 1e3 * statistics.median(seconds)  # the first calls are slower
+
+
+def _compared(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) -> dict[str, Any]:
+    """A stage's cost, floor and time; `trunk` is not timed."""
+    floor_ms = peaks.floor_ms(cost)
+    of_compute = cost.flops / peaks.flops_per_s >= cost.bytes / peaks.bytes_per_s
+    return {
+        "name": name,
+        **dataclasses.asdict(cost),
+        "floor_ms": floor_ms,
+        "bound": "compute" if of_compute else "memory",
+        "measured_ms": measured_ms,
+        "measured_over_floor": None if measured_ms is None else measured_ms / floor_ms,
+    }
+
+
+def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:
+    """Ratio of a decode step's time, largest batch to smallest; None if there is only one size.
+
+    `stages` are of each repetition.
     """
-    path = options.output
-    existing = path.read_bytes() if path is not None and path.exists() else b""
-    if existing and b'"rooflines":' not in existing:
-        raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
-    workloads = [(one, model.with_cameras(one.cameras)) for one, _ in workloads_of(options)]
-    peaks = find_peaks(options.peaks, model.config.dtype)
-    bench, console, records = Bench(model), open_console(), []
-    for workload, served in workloads:
-        texts = workload.robots * workload.text_tokens
-        sizes = ProgramSizes(
-            robots=workload.robots,
-            slots=texts,
-            rows=tuple(sorted({workload.robots, texts})),
-            forks=(workload.robots,),
-            suffix=len(SUFFIX),
-            limit=workload.text_tokens,
-            guided=True,
-        )
-        runner = bench.runners(workload.denoise_steps, [sizes], cameras=workload.cameras)[sizes]
-        inputs = runner.blank(served.bucket)
-        every = [
-            acting_ms(runner, inputs) | language_ms(runner, inputs) for _ in range(1 + workload.repetitions)
-        ]
-        times = every[1:]  # the first calls are slower
-        tower = jax.jit(pi05.embed_prefix, static_argnames="config")
-        weights = bench.weights(workload.denoise_steps)
-        seconds = _seconds(workload.repetitions, tower, weights, runner.config, inputs.images, inputs.prompt)
-        measured = {name.replace("_", " "): ms for name, ms in median_stages(times).items()}
-        measured["siglip"] = 1e3 * statistics.median(seconds)  # with the prompt's embedding
-        stages: list[dict[str, Any]] = []
-        for name, cost in stage_costs(runner.config, sizes, served.bucket).items():
-            floor_ms, ms = peaks.floor_ms(cost), measured.get(name)
-            of_compute = cost.flops / peaks.flops_per_s >= cost.bytes / peaks.bytes_per_s
-            stages.append(
-                {
-                    "name": name,
-                    **dataclasses.asdict(cost),
-                    "floor_ms": floor_ms,
-                    "bound": "compute" if of_compute else "memory",
-                    "measured_ms": ms,
-                    "measured_over_floor": None if ms is None else ms / floor_ms,
-                }
-            )
-        cameras = len(served.config.cameras)
-        robots = dataclasses.replace(workload, cameras=cameras).robots_and_cameras
-        work = f"{workload.denoise_steps} denoise steps, N = {workload.text_tokens}, {robots}"
-        print_roofline(stages, peaks, f"{model.name}, {model.config.dtype}: {work}", console)
-        record: dict[str, Any] = {
-            "denoise_steps": workload.denoise_steps,
-            "text_tokens": workload.text_tokens,
-            "robots": workload.robots,
-            "cameras": cameras,
-            "prefix_tokens": served.config.image_tokens + served.bucket,
-            "stages": stages,
-        }
-        if (growth := decode_growth(times)) is not None:
-            smallest, largest = sizes.rows
-            bounds = growth.ci95
-            interval = "" if bounds is None else f" (95 %: {bounds.low:.2f}–{bounds.high:.2f})"
-            console.print(
-                f"decode {largest} takes {growth.value:.2f} times as long as decode {smallest}{interval}."
-            )
-            record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
-        records.append(record)
-    if options.output is not None:
-        about = {
-            "policy": model.name,
-            "weights": model.weights_from,
-            "dtype": model.config.dtype,
-            "device": jax.devices()[0].device_kind,
-            "peaks": dataclasses.asdict(peaks),
-        }
-        write_json(options.output, {**about, **row_provenance(), "rooflines": records})
-    return 0
+    sizes = sorted(decode_sizes(stages[0]))
+    if len(sizes) < 2:
+        return None
+    smallest, *_, largest = (f"decode_{size}" for size in sizes)
+    return paired_ratio([times[largest] for times in stages], [times[smallest] for times in stages])
+
+
+def sizes_of(robots: int, text_tokens: int) -> ProgramSizes:
+    """Programs that decode one text of each robot, and as many as a text has tokens."""
+    texts = robots * text_tokens
+    return ProgramSizes(
+        robots=robots,
+        slots=texts,
+        rows=tuple(sorted({robots, texts})),
+        forks=(robots,),
+        suffix=len(SUFFIX),
+        limit=text_tokens,
+        guided=True,
+    )
 
 
 COLUMNS = [
@@ -342,8 +342,70 @@ COLUMNS = [
 ]
 
 
-def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str, console: Console) -> None:
+def print_roofline(found: Mapping[str, Any], peaks: Peaks, title: str, console: Console) -> None:
     """Print each stage's floor and time, as a roofline's record has them."""
-    console.print(to_terminal(Table(columns=COLUMNS, groups=[stages], title=title)))
+    work = f"{found['denoise_steps']} denoise steps, N = {found['text_tokens']}"
+    whose = f"{pluralize(found['robots'], 'robot')} of {pluralize(found['cameras'], 'camera')}"
+    table = Table(columns=COLUMNS, groups=[found["stages"]], title=f"{title}: {work}, {whose}")
+    console.print(to_terminal(table))
     tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
     console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")
+    if growth := found.get("decode_growth"):
+        (smallest, largest), bounds = growth["rows"], growth["ci95"]
+        interval = "" if bounds is None else " (95 %: {:.2f}–{:.2f})".format(*bounds)
+        console.print(
+            f"decode {largest} takes {growth['value']:.2f} times as long as decode {smallest}{interval}."
+        )
+
+
+def report_roofline(options: argparse.Namespace, model: ModelUnderTest) -> None:
+    """Print the roofline for each number of robots, and write them to the output file."""
+    peaks, bench, console = find_peaks(options.peaks, model.config.dtype), Bench(model), open_console()
+    rooflines = []
+    for robots in options.robots:
+        sizes = sizes_of(robots, options.text_tokens)
+        found = measure_roofline(bench, sizes, peaks, options.repetitions)
+        print_roofline(found, peaks, f"{model.name}, {model.config.dtype}", console)
+        rooflines.append(found)
+    if options.output is not None:
+        about = {
+            "policy": model.name,
+            "dtype": model.config.dtype,
+            "device": jax.devices()[0].device_kind,
+            "peaks": dataclasses.asdict(peaks),
+        }
+        write_record({**about, "rooflines": rooflines}, options.output)
+
+
+def read(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options in `arguments`; by default, of the command line."""
+    parser = OneLineParser(
+        prog="python -m benchmarks.roofline",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--policy", default="small")
+    parser.add_argument("--dtype", choices=list(BYTES), help="default: the policy's own")
+    parser.add_argument("--robots", type=int, nargs="+", default=[1])
+    parser.add_argument("--text-tokens", type=int, default=30)
+    parser.add_argument("--prompt-tokens", type=int, default=24)
+    parser.add_argument("--repetitions", type=int, default=8)
+    choices, about = ("auto", "published", "measured"), "auto: published if known, else measured"
+    parser.add_argument("--peaks", default="auto", choices=choices, help=about)
+    parser.add_argument("--output", type=Path, help="JSON file; default: none")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure the policy of the command line."""
+    options = read()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    use_compile_cache()
+    model = find_model(
+        options.policy, random_weights=True, dtype=options.dtype, prompt_tokens=options.prompt_tokens
+    )
+    report_roofline(options, model)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(main))

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
+from benchmarks import roofline
+from benchmarks.roofline import Cost, Peaks, decode_growth, print_roofline, report_roofline
 from contracts.errors import UsageError
-from eval.bench import roofline
-from eval.bench.roofline import Cost, Peaks, print_roofline, report_roofline
 from oxygen.model import pi05
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.model.params import random_params, shapes
 from oxygen.serving import runner
 from oxygen.serving.runner import ProgramSizes, Runner
-from tests.eval.bench.conftest import MODEL, options
+from tests.eval.bench.conftest import MODEL
 
 RTX_4090 = Peaks(flops_per_s=165.2e12, bytes_per_s=1008e9, source="published")
 H200 = Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="what one was seen to do")
@@ -124,33 +124,29 @@ def test_well_known_gpus_have_published_peaks_and_others_and_float32_none():
 
 
 @pytest.mark.slow
-def test_every_stage_is_compared_with_its_floor(tmp_path, capsys):
+def test_every_stage_is_compared_with_its_floor_for_each_number_of_robots(tmp_path, capsys):
     path = tmp_path / "roofline.json"
-    assert report_roofline(options(path), MODEL) == 0
+    given = f"--robots 1 2 --text-tokens 6 --repetitions 2 --output {path}"
+    report_roofline(roofline.read(given.split()), MODEL)
     out = capsys.readouterr().out
-    for stage in ("siglip", "prefill", "denoise", "guided denoise", "fork", "decode 1", "decode 6"):
-        assert stage in out
-    (record,) = json.loads(path.read_text())["rooflines"]
-    assert all("measured_over_floor" in stage for stage in record["stages"])
-    assert record["decode_growth"]["rows"] == [1, 6]
-    assert record["decode_growth"]["value"] > 0
+    record = json.loads(path.read_text())
+    assert [one["decode_growth"]["rows"] for one in record["rooflines"]] == [[1, 6], [2, 12]]
+    for one in record["rooflines"]:
+        assert all(stage["name"] in out and "measured_over_floor" in stage for stage in one["stages"])
+        assert [stage["name"] for stage in one["stages"] if stage["measured_ms"] is None] == ["trunk"]
+        assert one["decode_growth"]["value"] > 0
     assert "decode 6 takes" in out
-    assert report_roofline(options(path), MODEL) == 0, "a roofline may replace another"
-    peaks = json.loads(path.read_text())["peaks"]
-    assert peaks["source"].startswith("measured")
-    assert 1e8 < peaks["flops_per_s"] < 1e14
-    assert 1e8 < peaks["bytes_per_s"] < 1e13
+    assert record["peaks"]["source"].startswith("measured")
+    assert 1e8 < record["peaks"]["flops_per_s"] < 1e14
+    assert 1e8 < record["peaks"]["bytes_per_s"] < 1e13
 
 
-@pytest.mark.parametrize(
-    "content", ['{"mode": "unified"}\n{"mode": "shared"}\n', "[]", '{"mode": "unified"}\n']
-)
-def test_a_roofline_does_not_replace_another_kind_of_file(content, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(content)
-    with pytest.raises(UsageError, match=r"rows\.jsonl.* is not a roofline"):
-        report_roofline(options(path), MODEL)
-    assert path.read_text() == content
+def test_the_growth_of_a_decode_step_is_of_the_largest_batch_by_the_smallest():
+    growth = decode_growth(
+        [{f"decode_{size}": slow * (3 + size) for size in (30, 1, 6)} for slow in (1.0, 2.0, 1.5)]
+    )
+    assert growth.value == pytest.approx(33 / 4)
+    assert decode_growth([{"decode_4": 7.0}]) is None
 
 
 def test_a_roofline_shows_measured_by_minimum_time():
@@ -159,9 +155,11 @@ def test_a_roofline_shows_measured_by_minimum_time():
         cost | {"name": "prefill", "measured_ms": 3.0, "measured_over_floor": 1.5},
         cost | {"name": "trunk", "measured_ms": None, "measured_over_floor": None},
     ]
+    found = {"denoise_steps": 10, "text_tokens": 6, "robots": 1, "cameras": 2, "stages": stages}
     console = Console(file=io.StringIO(), width=110)
-    print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)
+    print_roofline(found, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)
     text = console.file.getvalue()
     (prefill,) = (line.split() for line in text.splitlines() if "prefill" in line)
     assert prefill == ["prefill", "2.00", "1.0", "compute", "2.00", "3.00", "1.50"]
     assert "1 TFLOP/s, 1 GB/s; a guess" in text
+    assert "tiny: 10 denoise steps, N = 6, 1 robot of 2 cameras" in text
