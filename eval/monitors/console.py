@@ -26,7 +26,7 @@ from contracts.motion import Static
 from eval.metrics.rows import Rate, RunRows, rate_of
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, SweepFolder, policy_name
-from eval.report.labels import labels_of, protocol_changes
+from eval.report.labels import labels_of, protocol_label
 from eval.report.table import clock_label, percentage
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import REMEDY, encoder_problem
@@ -88,8 +88,9 @@ class EvaluationConsole(Monitor[RunRows]):
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
-        changes = "".join(f", {change}" for change in protocol_changes(vars(config)))
-        return f"[bold]{self._policy}[/]{how}, {episodes}{assets}{clock}{motion}{changes}"
+        protocol = protocol_label(read_identity(self._runs[0].folder))
+        parts = [f"[bold]{self._policy}[/]{how}", f"{episodes}{assets}{clock}{motion}", escape(protocol)]
+        return ", ".join(filter(None, parts))
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()

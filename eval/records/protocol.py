@@ -4,17 +4,30 @@ The inputs of a policy (prompt, cameras) are recorded separately and not part of
 """
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from configs.installed import distribution_of, identify
-from configs.schema import Wordings
+from configs.load import load
+from configs.protocol import ProtocolConfig
+from configs.schema import SuiteConfig, Wordings
 from contracts.env_seed import BY_EPISODE
+from contracts.errors import UsageError
 from contracts.hashing import hash_of
 from sim_envs.suite import Assets, StateSource, Suite
 
-_OMITTED = {"env_seed": str(BY_EPISODE)}
+_OMITTED = {"env_seed": str(BY_EPISODE), "settle_gripper": "open", "initial_states": "stored"}
 """Values of what a description leaves out, if not none."""
+
+_DEFAULT = "openpi"  # the protocol by name that LIBERO's suites have as their own
+_OPTIONS = {
+    **{name: name for name in ("max_steps", "settle_gripper", "initial_states", "env_seed", "camera_size")},
+    "num_steps_wait": "settle_steps",
+    "replan_steps": "replan_steps",
+    "variation": "variation",
+}
+"""Option to the field of a suite's protocol that it replaces."""
 
 NO_ASSETS = Assets(name="none", digest="")
 """Recorded for simulators without external assets."""
@@ -102,7 +115,64 @@ def without(parts: Collection[str], protocol: Mapping[str, Mapping[str, Any]]) -
     }
 
 
-_MOST_DIFFERENCES = 4  # in a message
+def name_protocol(
+    config: Mapping[str, Any], protocol: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, tuple[str, ...]]:
+    """The name of a run's protocol, such as `openpi*`, and what differs from that without a star, in words.
+
+    Both follow from the name asked for, else openpi's, and what is hashed: equal protocols have equal hashes
+    whatever they are called, and former runs have names. For suites that do not ship, they follow from the
+    options, and there is a name only if one was asked for.
+
+    Args:
+        config: The run's recorded options.
+        protocol: Suite to its description; empty if only hashes are recorded.
+    """
+    name, wordings = config.get("protocol") or _DEFAULT, config.get("wordings", "benchmark")
+    changes: dict[str, Any] = {} if wordings == "benchmark" else {"wordings": wordings}
+    worlds = {suite: described for suite, described in protocol.items() if "suite" in described}
+    expected = _set_by_name(name, tuple(worlds)) if worlds else None
+    if expected is None:
+        options = ((field, config.get(option)) for option, field in _OPTIONS.items())
+        changes |= {field: value for field, value in options if value not in (None, _OMITTED.get(field))}
+        name = config.get("protocol") or ""
+    else:
+        for suite, described in worlds.items():
+            changes |= _changes(expected[suite], described, config)
+    is_other = changes or any("clock" in each or "motion" in each["suite"] for each in worlds.values())
+    return f"{name}*" if name and is_other else name, _in_words(changes)
+
+
+@functools.cache
+def _set_by_name(protocol: str, suites: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]] | None:
+    """Suite to the fields that a protocol by name sets; None if it does not cover all, or is unknown here."""
+    try:
+        named = load(ProtocolConfig, protocol)
+        return {suite: named.fields_of(load(SuiteConfig, suite)) for suite in suites}
+    except UsageError:
+        return None
+
+
+def _changes(
+    expected: Mapping[str, Any], described: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields in which a suite was played otherwise than expected."""
+    seeded = {"env_seed": described["env_seed"]} if "env_seed" in described else {}
+    played = {**_OMITTED, **described["suite"], **seeded}
+    wanted = {**expected, "env_seed": str(expected["env_seed"].resolved(*config.get("seeds", (7,))))}
+    del wanted["trials_per_task"]  # fewer episodes are a smaller sample under the same protocol
+    if described.get("initial_states") == "drawn":
+        played |= {"initial_states": "sampled", "env_seed": wanted["env_seed"], **seeded}
+    if "replan_steps" not in wanted and config.get("replan_steps") is not None:  # else the policy decides
+        wanted["replan_steps"] = None
+    return {name: played[name] for name in wanted if name in played and played[name] != wanted[name]}
+
+
+def _in_words(changes: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{name.replace('_', ' ')} {value}" for name, value in changes.items())
+
+
+_MOST_DIFFERENCES = 8  # in a message
 
 
 def differences_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -119,6 +189,8 @@ def differences_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         before, after = (of.get(path, omitted) for of in leaves)
         if before != after:
             told[f"{path.partition('.')[2].removeprefix('suite.')} {before} and {after}"] = None
+    legible = [each for each in told if not each.startswith("interface ")]  # a digest, of camera_size, too
+    told = dict.fromkeys(legible or told)
     more = [f"… ({len(told)} in all)"] if len(told) > _MOST_DIFFERENCES else []
     return [*list(told)[:_MOST_DIFFERENCES], *more]
 

@@ -18,7 +18,7 @@ from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from contracts.mode import BUDGETED
 from contracts.query import QueryRecord
-from eval.records.protocol import protocol_hash, suite_hash, without
+from eval.records.protocol import name_protocol, protocol_hash, suite_hash, without
 from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
 from oxygen.training.run_folder import RUN_FILE
@@ -41,6 +41,10 @@ class RunIdentity:
     suite_hashes: Mapping[str, str]
     status: str  # `complete`, or why it is not
     n_planned: Annotated[int, Field(ge=0, lt=2**63)]  # number of planned episodes
+    # Name of the protocol, such as `openpi`, with a star if something differs from it; empty if it has none.
+    protocol_name: str = ""
+    # What differs from the protocol of that name, or from the suites' own, in words; but clock and motion.
+    protocol_changes: Sequence[str] = ()
     given: str | None = None  # value of `--policy`
     policy_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variants: Sequence[str] = ()  # run ids of all variants of the evaluation, this run's included
@@ -104,6 +108,9 @@ OVERRIDES = (
     "replan_steps",
     "motion",
     "env_seed",
+    "camera_size",
+    "settle_gripper",
+    "initial_states",
 )
 
 
@@ -130,6 +137,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     if mode in BUDGETED:
         identity |= {option: config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     try:
+        identity["protocol_name"], identity["protocol_changes"] = name_protocol(config, protocol or {})
         if protocol:  # else only hashes are recorded
             profiles = [world.get("clock", {}).get("profile", {}) for world in protocol.values()]
             devices = (profile["device"] for profile in profiles if "device" in profile)

@@ -3,23 +3,22 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from configs.schema import RunConfig
 from eval.records.reader import OVERRIDES, RunIdentity
 from eval.report.table import clock_label
 
 SEPARATOR = " · "
 
-_PROTOCOL = ("num_steps_wait", "max_steps", "variation", "replan_steps", "wordings")
-"""Options that make an episode another one than published, but for clock and motion, which have words."""
 
+def protocol_label(run: RunIdentity) -> str:
+    """The name of a run's protocol with what differs from it, such as `protocol openpi* (max steps 60)`.
 
-def protocol_changes(options: Mapping[str, Any]) -> list[str]:
-    """What replaces parts of the published protocol, such as `max steps 60`."""
-    defaults = RunConfig.model_fields
-    changed = [name for name in _PROTOCOL if options[name] != defaults[name].default]
-    return [f"{name.replace('_', ' ')} {options[name]}" for name in changed]
+    Without a name, what differs from the suites' own; empty if nothing does.
+    """
+    changes = ", ".join(run.protocol_changes)
+    if not run.protocol_name:
+        return changes
+    return f"protocol {run.protocol_name}" + (f" ({changes})" if changes else "")
 
 
 def _override(name: str, run: RunIdentity) -> str:
@@ -50,6 +49,7 @@ _PARTS: Mapping[str, Callable[[RunIdentity], str]] = {
     ),
     "deadline_ms": lambda run: "no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms",
     "clock": clock_label,
+    "protocol": lambda run: f"protocol {run.protocol_name}",
     "feedback": lambda run: str(run.feedback or "no texts in the prompt"),
     "assets": lambda run: f"assets {run.assets.name}",
     **{name: functools.partial(_override, name) for name in OVERRIDES},

@@ -16,7 +16,6 @@ from configs.cli import pieces_of
 from configs.console import visible_text
 from configs.load import load, names
 from configs.published import PublishedConfig
-from configs.schema import RunConfig
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError, pluralize, unknown
@@ -390,25 +389,24 @@ def _title(entries: Sequence[Entry]) -> str:
     tasks = {(key.suite, key.task_id) for key in keys}
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
+    identities = [entry.run for entry in entries]
+    named = " or ".join(sorted({run.protocol_name for run in identities if run.protocol_name}))
     common = [
-        (name, value)
-        for name, value in entries[0].run.overrides.items()
-        if name not in ("init_ids", "seeds")
-        and value not in (str(Static()), RunConfig.model_fields[name].default)
-        if all(entry.run.overrides[name] == value for entry in entries)
+        each
+        for each in identities[0].protocol_changes
+        if all(each in run.protocol_changes for run in identities)
     ]
-    beside = "".join(
-        f", {name.replace('_', ' ')} {in_markdown(str(value))}"
-        for name, value in [("feedback", entries[0].run.feedback), *common]
-        if value is not None
-    )
+    motion = {run.overrides["motion"] for run in identities} - {None, str(Static())}
+    feedback = identities[0].feedback
+    told = [*([f"feedback {feedback}"] if feedback else []), *common, *(f"motion {each}" for each in motion)]
+    beside = "".join(f", {in_markdown(each)}" for each in told)
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
         f"clock `{in_markdown_code(str(run.clock))}` ({format_clock_of(run)})"
         for _, run in sorted(runs.items())
     ]
     return (
-        f"Protocol `{protocol}`{beside}{files}, "
+        f"Protocol {in_markdown(named) + ' ' if named else ''}`{protocol}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {str(PAUSED)} else ', ' + ' or '.join(clocks)}"

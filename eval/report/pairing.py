@@ -29,9 +29,11 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
     if a.world_hash != b.world_hash:
         one, other = (run.folder.read_manifest().get("protocol") for run in (run_a, run_b))
         told = differences_of(one, other) if one and other else [f"{a.world_hash} and {b.world_hash}"]
+        names = dict.fromkeys(filter(None, (a.protocol_name, b.protocol_name)))
+        named = f", {' and '.join(names)}" if len(names) > 1 else ""
         raise UsageError(
-            f"{a.run_id} and {b.run_id} ran under different protocols ({'; '.join(told)}); play one of them "
-            "again with what the other has"
+            f"{a.run_id} and {b.run_id} ran under different protocols{named} ({'; '.join(told)}); "
+            "play one of them again with what the other has"
         )
     return a, b
 

@@ -11,7 +11,14 @@ from contracts.text_source import OWN
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
-from eval.records.protocol import by_content, describe_suite, leaves_of, protocol_hash, suite_hash
+from eval.records.protocol import (
+    by_content,
+    describe_suite,
+    leaves_of,
+    name_protocol,
+    protocol_hash,
+    suite_hash,
+)
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.episode import Variant
 from eval.rollout.plan import EpisodePlan
@@ -46,6 +53,7 @@ def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolic
             if part.default not in (dataclasses.MISSING, value):
                 fields[f"{each.field} {part.name}"] = value
     inputs = {"feedback": fields} if fields else {}
+    recorded = config.model_copy(update={"language_tasks": resolved.task_names}).model_dump(mode="json")
     return {
         "command": provenance.command(),
         "mode": config.mode,
@@ -61,8 +69,9 @@ def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolic
         "language_tasks": [
             each.model_dump(mode="json") for each in resolved.tasks_of(config) if config.mode != "actions"
         ],
-        "config": config.model_copy(update={"language_tasks": resolved.task_names}).model_dump(mode="json"),
+        "config": recorded,
         "protocol": protocol,
+        "protocol_name": name_protocol(recorded, protocol)[0],
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
         "policy_inputs": {**policy.inputs, **inputs},

@@ -24,7 +24,7 @@ from eval.report.comparison import headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points
 from eval.report.conclusion import Conclusion, Judged, conclude_runs
 from eval.report.figures import Chart, Line, success_curve_chart
-from eval.report.labels import protocol_changes
+from eval.report.labels import protocol_label
 from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
 from eval.report.pages.site import (
     chart_group,
@@ -223,7 +223,7 @@ def _badges(run: ReportedRun) -> list[str]:
     return [
         *(["stand-in assets"] if run.identity.assets.name == STANDINS else []),
         *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
-        *protocol_changes(run.identity.overrides),
+        *filter(None, [protocol_label(run.identity)]),
         *([f"{run.label}: {run.note}"] if run.note else []),
     ]
 

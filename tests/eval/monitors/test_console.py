@@ -126,22 +126,27 @@ def test_episodes_recorded_earlier_are_counted_and_do_not_shorten_the_time_left(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({}, ""),
-        ({"max_steps": None}, ""),
-        ({"replan_steps": 4}, ""),
-        ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold"),
-        ({"motion": "drift:3"}, ", motion drift:3"),
-        ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, blend"),
+        ({}, ", protocol openpi* (max steps 20)"),
+        ({"max_steps": None}, ", protocol openpi"),
+        ({"replan_steps": 4}, ", protocol openpi* (max steps 20, replan steps 4)"),
+        ({"max_steps": None, "protocol": "openvla"}, ", protocol openvla"),
+        ({"protocol": "groot"}, ", protocol groot* (max steps 20)"),
+        (
+            {"clock": "fixed:100,250", "while_waiting": "hold", "max_steps": None},
+            ", clock fixed:100,250, hold, protocol openpi*",
+        ),
+        ({"motion": "drift:3", "max_steps": None}, ", motion drift:3, protocol openpi*"),
+        (
+            {"clock": "fixed:100", "overlap": "blend", "max_steps": None},
+            ", clock fixed:100, blend, protocol openpi*",
+        ),
     ],
 )
-def test_the_heading_names_clock_motion_and_what_replaces_the_protocol(
+def test_the_heading_names_clock_motion_and_the_protocol_with_what_differs_from_it(
     options, named, tmp_path, policy, capsys
 ):
     folder = play(tmp_path, suites=("libero_goal",), **options)
     heading, where, *_ = capsys.readouterr().out.splitlines()
-    changed = {"max_steps": 20, **options}
-    for option in ("max_steps", "replan_steps"):
-        named += f", {option.replace('_', ' ')} {changed[option]}" if changed.get(option) else ""
     assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named}")
     assert where == f"→ {folder.path}"
 

@@ -2,8 +2,11 @@
 
 import pytest
 
+from configs.schema import RunConfig
 from contracts.errors import UsageError
+from eval.records.protocol import describe_suite
 from eval.records.schema import RunFolder
+from eval.rollout.plan import make_plan
 from tests.eval.factory import RunBuilder, compare, episode, key
 
 DONE = {"status": "complete"}
@@ -122,6 +125,26 @@ def test_other_protocols_say_in_what_they_differ(tmp_path, protocol, told):
     assert "a and b ran under different protocols " in said
     assert told in said
     assert "play one of them again with what the other has" in said
+
+
+def test_runs_under_two_protocols_by_name_are_refused_with_both_and_all_differences_also_partially(tmp_path):
+    runs = []
+    for name in ("openpi", "groot"):
+        config = RunConfig(suites=("libero_object",), protocol=name, policy="noop", task_ids=(0,))
+        world = describe_suite(make_plan(config).suites["libero_object"])
+        recorded = config.model_dump(mode="json", include={"protocol"})
+        protocol = {"libero_object": {**world, "assets": ASSETS}}
+        runs.append(run(tmp_path / name, keys(range(2)), protocol=protocol, config=recorded))
+    for partial in (False, True):
+        said = refusal(*runs, partial=partial)
+        assert "openpi and groot ran under different protocols, openpi and groot (" in said
+        for difference in (
+            "max_steps 280 and 720",
+            "settle_steps 10 and 0",
+            "initial_states stored and placement",
+            "replan_steps 5 and 8",
+        ):
+            assert difference in said
 
 
 def test_other_suites_are_named_before_their_assets(tmp_path):

@@ -1,12 +1,21 @@
 """Protocols by name are what the published runners do, as their code was read; no fact is from our files."""
 
+import numpy as np
 import pytest
 
 from configs.load import load, names
 from configs.protocol import ProtocolConfig
 from configs.schema import RunConfig, SuiteConfig
 from contracts.errors import UsageError
+from eval.records.protocol import describe_suite, name_protocol, protocol_hash
+from eval.records.reader import read_episodes, read_identity
+from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan, overridden
+from sim_envs.fake import FakeSuite
+from sim_envs.scripted.policy import HORIZON
+from tests.eval.rollout.scaled import played, suite_file
+
+STILL = {"policy": "noop", "mode": "actions", "video": "none"}
 
 FOUR = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 FIVE = (*FOUR, "libero_90")
@@ -91,3 +100,105 @@ def test_options_replace_single_parts_of_a_protocol():
     assert [getattr(suite.protocol, each) for each in changed] == ["stored", 3, "zero", 64]
     assert suite.protocol.max_steps == 720
     assert overridden(config).keys() == set(changed)
+
+
+def described(suite: str = "libero_spatial", **options) -> tuple[dict, dict]:
+    """The options and the protocol of a run as records have them."""
+    chosen = {"suites": (suite,), "task_ids": (0,), **STILL, **options}
+    config = RunConfig(**chosen)
+    plan = make_plan(config)
+    worlds = {suite: describe_suite(each, states=plan.sources(each)) for suite, each in plan.suites.items()}
+    return config.model_dump(mode="json"), worlds
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "changes"),
+    [
+        ({}, "openpi", ()),
+        ({"num_trials_per_task": 5}, "openpi", ()),
+        ({"init_ids": (1000,)}, "openpi*", ("initial states sampled",)),
+        ({"max_steps": 60, "camera_size": 128}, "openpi*", ("max steps 60", "camera size 128")),
+        ({"max_steps": 220}, "openpi", ()),
+        ({"motion": "drift:3", "suite": "libero_object"}, "openpi*", ()),
+        ({"env_seed": "stream:0", "replan_steps": 1}, "openpi*", ("env seed stream 0", "replan steps 1")),
+        ({"protocol": "openvla"}, "openvla", ()),
+        ({"protocol": "lerobot"}, "lerobot", ()),
+        ({"protocol": "lerobot", "replan_steps": 5}, "lerobot*", ("replan steps 5",)),
+        ({"protocol": "groot", "seeds": (9,)}, "groot", ()),
+        ({"protocol": "rlinf", "seeds": (9,)}, "rlinf", ()),
+        ({"protocol": "rlinf", "seeds": (0,), "env_seed": "fixed"}, "rlinf", ()),
+        ({"wordings": "held_out", "suite": "libero_memory"}, "", ("wordings held_out",)),
+        ({"max_steps": 60, "suite": "droid_tabletop"}, "", ("max steps 60",)),
+    ],
+)
+def test_the_name_is_that_of_what_was_played_with_a_star_and_what_differs(options, name, changes):
+    assert name_protocol(*described(**options)) == (name, changes)
+
+
+def test_a_name_is_no_part_of_the_hash_so_that_equal_protocols_pair_whatever_they_are_called():
+    default, openpi = (protocol_hash(described(**how)[1]) for how in ({}, {"protocol": "openpi"}))
+    assert default == openpi
+    by_name, by_options = (
+        protocol_hash(described(**how)[1])
+        for how in ({"protocol": "openvla"}, {"env_seed": "stream:0", "replan_steps": 1})
+    )
+    assert by_name == by_options != default
+
+
+def test_a_run_of_former_versions_is_named_after_what_it_played():
+    """Before its seeding was an option, the environment was seeded anew for every episode."""
+    config, protocol = described()
+    del config["protocol"], config["env_seed"], protocol["libero_spatial"]["env_seed"]
+    assert name_protocol(config, protocol) == ("openpi*", ("env seed fixed",))
+
+
+class LiberoLike(FakeSuite):
+    """Worlds without physics that follow all that protocols set."""
+
+    supports = ("env_seed", "settle_gripper", "initial_states")
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return suite_file(tmp_path, "fake", LiberoLike, base="libero_spatial", environment={"init_ids": 50})
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_an_episode_lasts_to_the_limit_and_is_queried_as_often_as_under_that_runner(tmp_path, suite, name):
+    """A policy that answers with ten actions, of which `chunk` executes all."""
+    limits, *_, replan, _, _ = FACTS[name]
+    every = {"chunk": HORIZON}.get(replan, replan[0] if isinstance(replan, tuple) else replan)
+    config = RunConfig(suites=(suite,), protocol=name, init_ids=(0,), **STILL)
+    if every > HORIZON:
+        with pytest.raises(UsageError, match=rf"{every} control steps between queries.*answers .* {HORIZON}"):
+            played(tmp_path, config, executor=SERIAL)
+        return
+    (run,) = played(tmp_path, config, executor=SERIAL)
+    (episode,) = read_episodes(run.folder).values()
+    assert (episode.steps, episode.queries) == (limits[0], -(-limits[0] // every))
+    assert read_identity(run.folder).protocol_name == name
+
+
+def test_a_protocol_that_plays_whole_chunks_needs_to_know_them_or_a_number(tmp_path, suite):
+    config = RunConfig(suites=(suite,), protocol="lerobot", init_ids=(0,), **{**STILL, "policy": NAMELESS})
+    with pytest.raises(UsageError, match=r"protocol lerobot executes all actions .* give --replan-steps N"):
+        played(tmp_path, config, executor=SERIAL)
+    (run,) = played(tmp_path, config.model_copy(update={"replan_steps": 4}), executor=SERIAL)
+    identity = read_identity(run.folder)
+    assert (identity.protocol_name, identity.protocol_changes) == ("lerobot*", ("replan steps 4",))
+
+
+class WithoutHorizon:
+    """A class that does not say how many actions it answers with."""
+
+    embodiment = "libero"
+    image_resolution = (8, 8)
+
+    def infer(self, obs):
+        return {"actions": np.zeros((10, 7))}
+
+    def reset(self):
+        pass
+
+
+NAMELESS = f"{__name__}:WithoutHorizon"
