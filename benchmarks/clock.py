@@ -106,24 +106,6 @@ def _error(pairs: Sequence[tuple[float, float]]) -> Mapping[str, float]:
     }
 
 
-def table(row: Mapping[str, Any]) -> str:
-    """The record as a Markdown table, and the load of the machine."""
-    lines = ["| policy | mode | until the actions | query | episode |", "|---|---|---|---|---|"]
-    for policy, modes in row["policies"].items():
-        for mode, found in modes.items():
-            cells = [
-                f"{each['observed_ms']:.0f} → {each['predicted_ms']:.0f} ({each['error_percent']:+.0f} %)"
-                for each in (found["actions"], found["query"], found["episode"])
-            ]
-            lines.append(f"| `{policy}` | `{mode}` | {' | '.join(cells)} |".replace("-", "−"))
-    (start, *_), (end, *_) = row["load_average"]["at_start"], row["load_average"]["at_end"]
-    lines += [
-        "",
-        f"Load average {start:.0f} before and {end:.0f} after, on {row['hardware']['cores']} cores.",
-    ]
-    return "\n".join(lines)
-
-
 def _run(command: str, options: str) -> None:
     """Run a command of the product, its output on stderr."""
     line = [sys.executable, "-m", f"eval.{command}", *options.split()]

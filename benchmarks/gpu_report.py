@@ -9,7 +9,7 @@ from typing import Any
 
 from contracts.mode import Mode
 from eval.bench.row import Row, RowFile
-from eval.bench.table import by_workload
+from eval.bench.table import TIMES, by_workload, rows_table
 from eval.bench.workloads import BenchConfiguration
 from eval.report.table import Column, Table, number, to_markdown
 
@@ -42,14 +42,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _modes(rows: Sequence[Row], added: str = "") -> str:
-    columns: dict[str, Callable[[Row], str]] = {
-        "mode": lambda row: row.label,
-        "action p50, ms": lambda row: f"{row.action_ms_p50:.2f}",
-        "frame p50, ms": lambda row: f"{row.frame_ms_p50:.2f}",
-        "× isolated": lambda row: _with_interval(row.speedup_over_isolated, row.speedup_ci95),
-        "actions equal": lambda row: {True: "yes", False: "**no**", None: "–"}[row.actions_equal],
-    }
-    return "\n\n".join(_table(group[0].title + added, group, columns) for group in by_workload(rows))
+    groups = by_workload(rows)
+    return "\n\n".join(_titled(group[0].title + added, rows_table(group, TIMES)) for group in groups)
 
 
 def _roofline(record: Mapping[str, Any]) -> str:
@@ -115,7 +109,11 @@ def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
 def _table(title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> str:
     """A Markdown table under its title."""
     shown = [Column(name, cell, align="left", is_markdown=True) for name, cell in columns.items()]
-    return f"**{title}**\n\n{to_markdown(Table(columns=shown, groups=[list(rows)]))}"
+    return _titled(title, Table(columns=shown, groups=[list(rows)]))
+
+
+def _titled(title: str, table: Table) -> str:
+    return f"**{title}**\n\n{to_markdown(table)}"
 
 
 def main() -> None:

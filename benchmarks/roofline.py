@@ -28,13 +28,10 @@ from benchmarks.record import write_record
 from configs.exits import OneLineParser, exit_code_of
 from contracts.errors import UsageError, pluralize
 from eval.bench.measurement import (
-    Ratio,
     StageTimes,
     acting_ms,
-    decode_sizes,
     language_ms,
     median_stages,
-    paired_ratio,
 )
 from eval.bench.serving import SUFFIX, Bench, ModelUnderTest, find_model
 from eval.bench.table import digits, open_console
@@ -267,7 +264,7 @@ def measure_roofline(bench: Bench, sizes: ProgramSizes, peaks: Peaks, repetition
     measured = {name.replace("_", " "): ms for name, ms in median_stages(times).items()}
     measured["siglip"] = tower_ms
     costs = stage_costs(config, sizes, bench.model.bucket)
-    found: dict[str, Any] = {
+    return {
         "denoise_steps": config.denoise_steps,
         "text_tokens": sizes.limit,
         "robots": sizes.robots,
@@ -275,9 +272,6 @@ def measure_roofline(bench: Bench, sizes: ProgramSizes, peaks: Peaks, repetition
         "prefix_tokens": config.image_tokens + bench.model.bucket,
         "stages": [_compared(name, cost, peaks, measured.get(name)) for name, cost in costs.items()],
     }
-    if (growth := decode_growth(times)) is not None:
-        found["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
-    return found
 
 
 def _time_stages(bench: Bench, sizes: ProgramSizes, repetitions: int) -> tuple[list[StageTimes], float]:
@@ -303,18 +297,6 @@ def _compared(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) ->
         "measured_ms": measured_ms,
         "measured_over_floor": None if measured_ms is None else measured_ms / floor_ms,
     }
-
-
-def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:
-    """Ratio of a decode step's time, largest batch to smallest; None if there is only one size.
-
-    `stages` are of each repetition.
-    """
-    sizes = sorted(decode_sizes(stages[0]))
-    if len(sizes) < 2:
-        return None
-    smallest, *_, largest = (f"decode_{size}" for size in sizes)
-    return paired_ratio([times[largest] for times in stages], [times[smallest] for times in stages])
 
 
 def sizes_of(robots: int, text_tokens: int) -> ProgramSizes:
@@ -350,12 +332,6 @@ def print_roofline(found: Mapping[str, Any], peaks: Peaks, title: str, console: 
     console.print(to_terminal(table))
     tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
     console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")
-    if growth := found.get("decode_growth"):
-        (smallest, largest), bounds = growth["rows"], growth["ci95"]
-        interval = "" if bounds is None else " (95 %: {:.2f}–{:.2f})".format(*bounds)
-        console.print(
-            f"decode {largest} takes {growth['value']:.2f} times as long as decode {smallest}{interval}."
-        )
 
 
 def report_roofline(options: argparse.Namespace, model: ModelUnderTest) -> None:

@@ -45,7 +45,6 @@ def test_errors_are_of_medians_by_query_and_of_sums_by_episode_over_the_common_q
 def test_profiles_predict_as_well_as_the_docs_say():
     """Queries and episodes within 6 %, times until the actions within 11 %."""
     row = json.loads(clock.RESULTS.read_text(encoding="utf-8"))
-    assert "| 211 → 228 (+8 %) | 510 → 525 (+3 %) | 5752 → 5990 (+4 %) |" in clock.table(row)
     for found in [found for policy in row["policies"].values() for found in policy.values()]:
         assert max(abs(found[what]["error_percent"]) for what in ("query", "episode")) < 6.5
         assert abs(found["actions"]["error_percent"]) < 11.5
