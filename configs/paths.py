@@ -30,7 +30,7 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _LFS_POINTER_BYTES = 1024  # which no pointer exceeds
 _YOUNG_S = 60.0
 """Age below which a folder without a lock is not stale: its process may not have locked it yet."""
-_NPZ_ERRORS = (
+UNREADABLE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, NotImplementedError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
 )
@@ -247,8 +247,21 @@ def read_npz(path: Path) -> "dict[str, np.ndarray]":
     try:
         with np.load(regular(path), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except _NPZ_ERRORS as error:
+    except UNREADABLE as error:
         raise UsageError(f"{str(path)!r} is not a readable .npz file: {_reason(error)}") from None
+
+
+def read_npy(path: Path) -> "np.ndarray":
+    """The array of an `.npy` file that holds no objects; else a UsageError."""
+    import numpy as np
+
+    try:
+        array = np.load(regular(path), allow_pickle=False)
+    except UNREADABLE as error:
+        raise UsageError(f"{str(path)!r} is not a readable .npy file: {_reason(error)}") from None
+    if not isinstance(array, np.ndarray):
+        raise UsageError(f"{str(path)!r} is not a readable .npy file: it holds several arrays")
+    return array
 
 
 def _reason(error: Exception) -> str:

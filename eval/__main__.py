@@ -26,6 +26,7 @@ _COMMANDS = {
     "merge": ("eval.merge", "Merge shards."),
     "collect": ("eval.collect.__main__", "Collect demonstrations (extra train)."),
     "train": ("eval.train.__main__", "Train a policy on demonstrations (extra train)."),
+    "check": ("eval.check", "Check the tasks of a suite, such as your own."),
     "preflight": ("eval.preflight", "Check whether this machine is ready."),
     "setup": ("eval.setup", "Install LIBERO, LIBERO-plus or LIBERO-PRO."),
 }

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.text import Text
 
 from configs.cli import Names, run_app
 from configs.console import TextConsole
@@ -16,8 +15,6 @@ app = App(
     help="Check versions, renderer, assets, policy, memory, disk and JAX, and run each suite for a few steps."
     "\n\nExit code: 0 if nothing fails, 1 if something does.",
 )
-
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @app.default
@@ -43,6 +40,7 @@ def preflight(
     from configs.errors import check
     from configs.load import overlay
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
+    from eval.monitors.checks import print_result
     from eval.records.json_files import write_json
 
     if json is not None:
@@ -61,12 +59,7 @@ def preflight(
     results = []
     for result in all_checks(config, output_dir, num_envs=num_envs):
         results.append(result)
-        line = Text.assemble(
-            (f"{result.status:4}", _COLOURS[result.status]), f"  {result.name}: {result.detail}"
-        )
-        console.print(line, soft_wrap=True)
-        if result.remedy:
-            console.print(Text(f"      → {result.remedy}"), soft_wrap=True)
+        print_result(console, result)
     if json is not None:
         write_json(json, {"checks": [dataclasses.asdict(result) for result in results]})
     return int(any(result.status is Status.FAIL for result in results))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from contracts.episode import EpisodeKey
+from eval import check
 from eval.metrics.results_file import results_of
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
@@ -97,6 +98,18 @@ env.reset(seed=0)
 print(env.step(np.array([0.5], np.float32))[-1])
 """
     assert python(EXAMPLES, wrapped) == "{'is_success': False}\n"
+
+
+def test_a_task_of_the_documentation_opens(tmp_path, command):
+    files_and_program("docs/own-tasks.md", tmp_path)
+    (problem,) = re.findall(
+        r"^```lisp\n(; (\S+)\n.*?)^```", (ROOT / "docs/own-tasks.md").read_text(), re.M | re.S
+    )
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / problem[1]).write_text(problem[0])
+    picture, how = tmp_path / "tasks.png", ("--assets", "standins", "--no-play")
+    code, out, _ = command(check.app, tmp_path / "my_tasks.yaml", *how, "--picture", picture)
+    assert (code, out.splitlines()[0]) == (0, "ok    0 cream_cheese_on_plate: opens")
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):

@@ -88,7 +88,7 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
                 "name; give one of them, or another `name` in its YAML file"
             )
         given[known] = name
-        plans += [_plan_task(config, suite, task) for task in _chosen(config, suite, name)]
+        plans += [_plan_task(config, suite, task) for task in chosen_tasks(config, suite, name)]
     whole = EpisodePlan(tasks=tuple(plans))
     if config.shard is None:
         return whole
@@ -105,7 +105,7 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     return EpisodePlan(tasks=tuple(shared), undivided=whole)
 
 
-def _chosen(config: RunConfig, suite: Suite, name: str) -> Sequence[Task]:
+def chosen_tasks(config: RunConfig, suite: Suite, name: str) -> Sequence[Task]:
     """The tasks of a suite that are played."""
     tasks = {task.task_id: task for task in suite.tasks()}
     for task_id in config.task_ids:

@@ -92,55 +92,6 @@ def task_names(copy: Path, suite: str) -> tuple[str, ...]:
     return tuple(runpy.run_path(str(copy / _TASK_LIST))["libero_task_map"].get(suite, ()))
 
 
-def instruction_in(bddl: Path) -> str:
-    """The instruction in a BDDL file, as LIBERO's parser returns it: lower case, single spaces."""
-    return " ".join(_section(bddl, "language").split())
-
-
-def problem_in(bddl: Path) -> str:
-    """The name of the problem, in lower case."""
-    found = re.search(r"\(\s*define\s*\(\s*problem\s+(\S+?)\s*\)", _text(bddl))
-    if found is None:
-        raise UsageError(f"{bddl}, line 1: expected (define (problem NAME) …")
-    return found[1]
-
-
-def categories_in(bddl: Path) -> set[str]:
-    """The categories of objects and fixtures."""
-    sections = _section(bddl, "fixtures"), _section(bddl, "objects")
-    return {category for text in sections for category in re.findall(r"\s-\s+(\S+)", text)}
-
-
-def _section(bddl: Path, name: str) -> str:
-    text = _text(bddl)
-    found = re.search(rf"\(\s*:{name}\b([^()]*)\)", text)
-    if found is None:
-        start = text.find(f":{name}")
-        line = 1 + text.count("\n", 0, max(start, 0))
-        raise UsageError(f"{bddl}, line {line}: expected (:{name} …)")
-    return found[1]
-
-
-@functools.lru_cache(maxsize=4)
-def _text(bddl: Path) -> str:
-    return read_text(bddl).lower()
-
-
-def require_balanced(bddl: Path) -> None:
-    """Raise a UsageError that names the line of a parenthesis without its other half."""
-    opened: list[int] = []
-    for line, text in enumerate(read_text(bddl).split("\n"), start=1):
-        for bracket in re.findall(r"[()]", text):
-            if bracket == "(":
-                opened.append(line)
-            elif not opened:
-                raise UsageError(f"{bddl}, line {line}: expected the end of the file, found )")
-            else:
-                opened.pop()
-    if opened:
-        raise UsageError(f"{bddl}, line {opened[-1]}: expected a ) for the ( in this line")
-
-
 @functools.cache
 def mended(bddl: Path) -> Path | None:
     """A copy of a BDDL file whose goal has a parenthesis too many, without it; None if it has not."""

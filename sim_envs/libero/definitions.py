@@ -32,6 +32,10 @@ _PLACES = (
 """Where LIBERO's kinds of objects have their models in an asset tree."""
 
 
+WORKSPACES = frozenset({"floor", "table", "kitchen_table", "living_room_table", "study_table"})
+"""Fixtures of BDDL that are part of a scene."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scene:
     """What LIBERO's problem class for a kind of room is built with.
@@ -149,6 +153,51 @@ def add_objects(code: Path, categories: Set[str]) -> None:
             raise UsageError(f"{code}/envs/objects defines no object {category!r}, and LIBERO has none")
         file, text = _definitions(code)[category]
         exec(compile(text, str(file), "exec"), _names_in(file))  # noqa: S102 - the copy is the user's choice
+
+
+def problem_names() -> list[str]:
+    """The problems that LIBERO defines."""
+    return list(scenes_of(package_root()))
+
+
+def known_categories(assets: Path) -> frozenset[str]:
+    """The categories of objects and fixtures that LIBERO defines, or for which an asset tree has a model."""
+    return frozenset({*_categories_of_libero(), *WORKSPACES, *models_in(assets)})
+
+
+@functools.cache
+def models_in(assets: Path) -> dict[str, str]:
+    """Maps the names of an asset tree's models to the patterns of their places."""
+    return {
+        file.stem: place
+        for place in _PLACES
+        for file in assets.glob(place.format("*"))
+        if file == assets / place.format(file.stem)
+    }
+
+
+def add_models(assets: Path, categories: Set[str]) -> None:
+    """Make LIBERO know those categories that it lacks and an asset tree has: of the kind of their folder."""
+    from libero.libero.envs import objects
+    from libero.libero.envs.base_object import OBJECTS_DICT
+
+    kinds: tuple[type, ...] = (
+        objects.HopeBaseObject,
+        objects.GoogleScannedObject,
+        objects.TurbosquidObjects,
+        objects.ArticulatedObject,
+    )
+    for category in categories & models_in(assets).keys() - OBJECTS_DICT.keys():
+        kind = kinds[_PLACES.index(models_in(assets)[category])]
+        OBJECTS_DICT[category] = _of_kind(kind, category)
+
+
+def _of_kind(kind: Any, category: str) -> type:
+    def construct(self: Any, name: str = category, **how: Any) -> None:
+        kind.__init__(self, name, category, **how)
+        self.category_name, self.rotation = category, (0.0, 0.0)
+
+    return type("".join(word.title() for word in category.split("_")), (kind,), {"__init__": construct})
 
 
 @functools.cache

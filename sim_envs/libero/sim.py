@@ -27,10 +27,10 @@ from contracts.truth import Truth
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
-from sim_envs.libero.definitions import add_objects, problem_class
+from sim_envs.libero.definitions import WORKSPACES, add_models, add_objects, models_in, problem_class
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.plus.noise import SensorNoise
-from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
+from sim_envs.libero.sequences import GoalSequence, Subgoal
 from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
@@ -39,8 +39,6 @@ from sim_envs.truth.tracker import EpisodeTruth
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, checked_actions
 
 _PLACEMENT_ATTEMPTS = 100
-# Fixtures of BDDL that are part of a scene.
-_WORKSPACES = {"floor", "table", "kitchen_table", "living_room_table", "study_table"}
 
 
 def _restorer(env: Any) -> Callable[[], None]:
@@ -69,8 +67,8 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     if assets.name != STANDINS:
         return
     problem = read_problem(task)
-    models = {model.stem for part in assets.path.iterdir() for model in part.rglob("*.xml")}
-    missing = sorted({*problem["objects"], *problem["fixtures"]} - models - _WORKSPACES - {COVER})
+    categories = {*problem["objects"], *problem["fixtures"]}
+    missing = sorted(categories - models_in(assets.path).keys() - WORKSPACES - {COVER})
     if missing:
         raise UsageError(
             f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
@@ -86,8 +84,11 @@ def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
 
     require_assets(task, assets)
     parsed, code = read_problem(task), task.perturbation.code
+    categories = {*parsed["objects"], *parsed["fixtures"]} - WORKSPACES
     if code is not None:
-        add_objects(code, {*parsed["objects"], *parsed["fixtures"]} - _WORKSPACES)
+        add_objects(code, categories)
+    else:
+        add_models(assets.path, categories)
     problem, scene = problem_class(code, parsed["problem_name"])
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), _numpy_seed(0):
@@ -162,6 +163,9 @@ def contact_checker(data: mujoco.MjData) -> Callable[..., bool]:
 
 
 _REACH = (0.4, 0.75)  # distances (m) from the robot's base between a folded and a stretched arm (0.85)
+
+_SHOULDER = np.array([0.0, 0.0, 0.333])  # of the arm, from its base (m)
+_LONGEST = 0.95  # distance (m) from there that nothing has which the arm can grasp; LIBERO's tasks: 0.85
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
@@ -295,6 +299,8 @@ class LiberoSim(World):
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         if init_id >= FIRST_SAMPLED:
             self._sample_state(init_id, seed)
+        elif self.task.sampled_from is not None:
+            self._sample_state(init_id, self.task.sampled_from)
         else:
             state, needed = get_init_state(self.task, init_id), 1 + self._model.nq + self._model.nv
             if len(state) != needed:
@@ -322,8 +328,8 @@ class LiberoSim(World):
             bounds = Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)
             bodies = {name: int(self.env.obj_body_id[name]) for name in movable(self.env.parsed_problem)}
             self._movers = sample_movers(self._data, bodies, self._motion, bounds, digest=key.digest())
-        if self.task.name in SEQUENCES:
-            alternatives = sorted(SEQUENCES[self.task.name], key=self._distance)
+        if self.task.sequences:
+            alternatives = sorted(self.task.sequences, key=self._distance)
             self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
         hidden = None if self._cue is None else self._cue.hidden
         scene = functools.partial(
@@ -369,6 +375,15 @@ class LiberoSim(World):
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
+    def out_of_reach(self) -> str:
+        """What the goal needs and the arm cannot reach, in words; empty if nothing."""
+        scene = ExpertScene(self.env)
+        for name in dict.fromkeys(name for goal in scene.goals for name in goal.arguments):
+            distance = float(np.linalg.norm(scene.position(name) - scene.base.position - _SHOULDER))
+            if distance > _LONGEST:
+                return f"{name} is {distance:.2f} m from the arm's shoulder, and it reaches {_LONGEST} m"
+        return ""
+
     def predicted_motion(self, obj: str) -> PredictedMotion | None:
         """The predicted motion of an object; None if it does not move by itself."""
         mover = self._movers.get(obj)
@@ -411,7 +426,7 @@ class LiberoSim(World):
         draws = np.random.SeedSequence((seed, init_id)).generate_state(2 + _REDRAWS)
         for_objects, for_arm, *again = map(int, draws)
         self._reset_env(for_objects)
-        if self.task.name in SEQUENCES:
+        if self.task.sequences:
 
             def place(name: str) -> Float64[np.ndarray, " 2"]:
                 return self._data.joint(self.env.objects_dict[name].joints[-1]).qpos[:2]

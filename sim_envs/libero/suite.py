@@ -9,8 +9,7 @@ from contracts.episode import EpisodeKey
 from contracts.hashing import hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
-from sim_envs.libero.assets import PINNED_VERSIONS, check_versions, find_assets
-from sim_envs.libero.sequences import SEQUENCES
+from sim_envs.libero.assets import PINNED_VERSIONS, AssetSet, check_versions, find_assets
 from sim_envs.libero.tasks import (
     CONTROL_HZ,
     FIRST_SAMPLED,
@@ -79,7 +78,7 @@ class LiberoSuite:
         own = [self._tasks[task.task_id] for task in tasks]
         require_available(own, self._tasks)
         for task in own:
-            require_assets(task, self._asset_set)
+            require_assets(task, self._assets_of_worlds())
         require_movable(own, self.protocol.moving, self._tasks, _can_move)
 
     def open(self, task: Task) -> World:
@@ -90,13 +89,16 @@ class LiberoSuite:
         require_movable([own], self.protocol.moving, self._tasks, _can_move)
         return LiberoSim(
             own,
-            assets=self._asset_set,
+            assets=self._assets_of_worlds(),
             camera_size=self.protocol.camera_size,
             motion=self.protocol.moving,
             env_seed=self.protocol.env_seed,
             initial_states=self.protocol.initial_states,
             settle_gripper=self.protocol.settle_gripper,
         )
+
+    def _assets_of_worlds(self) -> AssetSet:
+        return self._asset_set
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The pinned versions, and digests of our own tasks and of wordings other than the benchmark's."""
@@ -130,7 +132,7 @@ class LiberoSuite:
 
 def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
     """The wordings of a task's instruction; a sequence has only its own, also for training."""
-    own = task.name in SEQUENCES and name == "training"
+    own = bool(task.sequences) and name == "training"
     return wordings_of(task.language, "benchmark" if own else name)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from configs.paths import read_npz, regular
+from configs.paths import UNREADABLE, read_npy, read_npz, regular
 from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_file, hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.assets import package_root
 from sim_envs.libero.perturbation import Perturbation
-from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, SEQUENCES, STILL_STEPS, TRUE_STEPS
+from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, SEQUENCES, STILL_STEPS, TRUE_STEPS, Subgoal
 from sim_envs.suite import InitIds, Task
 
 CONTROL_HZ = 20.0
@@ -54,6 +54,7 @@ def definition(suite: str) -> str | None:
     return hash_of({"files": files, "sequences": {name: SEQUENCES.get(name) for name in own}, "rules": rules})
 
 
+_AGAIN = "install or write it again"
 FIRST_SAMPLED = 1000  # initial states from this id on are sampled by LIBERO's placement
 
 
@@ -66,6 +67,8 @@ class LiberoTask(Task):
     """
 
     perturbation: Perturbation = dataclasses.field(default_factory=Perturbation)
+    sampled_from: int | None = None
+    """Seed from which the initial states below `FIRST_SAMPLED` are sampled; None if they are stored."""
 
     @property
     def bddl_file(self) -> Path:
@@ -79,6 +82,11 @@ class LiberoTask(Task):
         if self.suite in _MEMORY_TASKS:
             return _MEMORY_FILES / f"{self.name}.npy"
         return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
+
+    @property
+    def sequences(self) -> tuple[tuple[Subgoal, ...], ...]:
+        """Alternatives of subgoals that count in order; none if the task is not a sequence."""
+        return SEQUENCES.get(self.name, ()) if self.suite in _MEMORY_TASKS else ()
 
     @property
     def plain_language(self) -> str:
@@ -128,10 +136,10 @@ def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
     if file.suffix == ".npz":
         states = read_npz(file).get("states", np.empty(0))
     else:
-        states = np.load(file) if file.suffix == ".npy" else _read_torch_array(file)
+        states = read_npy(file) if file.suffix == ".npy" else _read_torch_array(file)
+    if states.size == 0 or states.ndim > 2 or states.dtype.kind not in "fiu":
+        raise UsageError(f"{file} does not hold one table of initial states: {_AGAIN}")
     states = np.atleast_2d(states.astype(np.float64))
-    if states.size == 0 or states.ndim != 2:
-        raise UsageError(f"{file} does not hold one table of initial states: install it again")
     states.flags.writeable = False
     return states
 
@@ -151,10 +159,10 @@ def _read_torch_array(file: Path) -> np.ndarray:
             array = _ArrayUnpickler(io.BytesIO(archive.read(member))).load()
     except OSError as error:
         raise UsageError(f"cannot read {str(file)!r}: {error.strerror}") from None
-    except (zipfile.BadZipFile, StopIteration, EOFError) as error:
-        raise UsageError(f"{file} holds no initial states ({error}): install it again") from None
+    except (*UNREADABLE, StopIteration, pickle.UnpicklingError) as error:
+        raise UsageError(f"{file} holds no initial states ({error}): {_AGAIN}") from None
     if not isinstance(array, np.ndarray):
-        raise UsageError(f"{file} does not hold one table of initial states: install it again")
+        raise UsageError(f"{file} does not hold one table of initial states: {_AGAIN}")
     return array
 
 

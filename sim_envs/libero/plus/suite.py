@@ -14,13 +14,10 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file
 from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.bddl import categories_in, instruction_in, parse, problem_in
 from sim_envs.libero.copies import (
     Benchmark,
-    categories_in,
     digest_of,
-    instruction_in,
-    problem_in,
-    require_balanced,
     task_names,
 )
 from sim_envs.libero.definitions import code_digest, missing_models, scenes_of
@@ -115,7 +112,7 @@ class LiberoPlusSuite(LiberoSuite):
         """Also check the problem files, and warn of a copy that is not the published one."""
         played = [self._tasks[task.task_id] for task in tasks]
         for file in {task.bddl_file for task in played}:
-            require_balanced(file)
+            parse(file)
         super().check(played)
         if self._digests != {"digest": PUBLISHED.get(self.protocol.name.removeprefix(PREFIX))}:
             digests = ", ".join(f"{what} {digest}" for what, digest in self._digests.items())

@@ -37,7 +37,7 @@ def small_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_small_copy(tmp_path / "checkout")
 
 
-_SODA = """<mujoco><worldbody><body><body name="object">
+SODA = """<mujoco><worldbody><body><body name="object">
 <geom type="box" size="0.02 0.02 0.04" group="0"/>
 <geom type="box" size="0.02 0.02 0.04" group="1" contype="0" conaffinity="0"/>
 </body>
@@ -51,7 +51,7 @@ _SODA = """<mujoco><worldbody><body><body name="object">
 def plus_assets(standins: AssetSet, tmp_path: Path) -> Path:
     """The stand-ins with what the small copy needs besides."""
     tree = Path(shutil.copytree(standins.path, tmp_path / "tree", symlinks=True))
-    write(tree / "new_objects/soda/soda.xml", _SODA)
+    write(tree / "new_objects/soda/soda.xml", SODA)
     scene = (tree / "scenes/libero_tabletop_base_style.xml").read_text().replace("../", "../../")
     write(tree / "scenes/lights/dim.xml", scene.replace('diffuse=".8 .8 .8"', 'diffuse=".1 .1 .1"'))
     return tree

@@ -15,7 +15,7 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, definitions, parity, tasks
-from sim_envs.libero.copies import instruction_in
+from sim_envs.libero.bddl import instruction_in
 from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.plus import noise
 from sim_envs.libero.plus.names import CATEGORIES, View, read_name

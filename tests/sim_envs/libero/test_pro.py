@@ -9,7 +9,8 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import copies, parity
-from sim_envs.libero.copies import mended, require_balanced
+from sim_envs.libero.bddl import parse
+from sim_envs.libero.copies import mended
 from sim_envs.libero.pro.suite import DIMENSIONS, LIBERO_PRO
 from sim_envs.libero.sim import LiberoSim, read_problem
 from sim_envs.libero.tasks import get_task, init_states, list_tasks
@@ -81,8 +82,8 @@ def test_a_goal_with_a_parenthesis_too_many_is_mended(tmp_path, monkeypatch, sta
     if copy is not None:
         line = len(file.read_text().rstrip().split("\n"))
         with pytest.raises(UsageError, match=rf"own.bddl, line {line}: expected the end of the file"):
-            require_balanced(file)
-    require_balanced(copy or file)
+            parse(file)
+    parse(copy or file)
     monkeypatch.setattr(type(task), "bddl_file", copy or file)
     assert read_problem(task)["goal_state"] == [["on", "akita_black_bowl_1", "plate_1"]]
     with LiberoSim(task, assets=standins, camera_size=64) as sim:
