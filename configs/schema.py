@@ -33,7 +33,7 @@ from contracts.text_source import TextSource, parse_text_source
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
 WhileWaiting = Literal["continue", "hold"]
-OverlapRule = Literal["skip", "blend", "rtc"]
+OverlapRule = Literal["skip", "blend", "rtc", "whole"]
 Dtype = Literal["float32", "bfloat16"]
 DecodeWeights = Literal["int8"]
 AdapterMask = Literal["exact", "published"]
@@ -412,9 +412,9 @@ class ScheduledConfig(EpisodesConfig):
             (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
             device profile), measured (this machine), or replay:RUN (a recorded run).
         while_waiting: Until new actions are available, continue the previous chunk, or hold still.
-        overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones were
-            executed: skip does only that; blend also averages it with the rest of the old chunk; rtc guides
-            denoising towards that (real-time chunking).
+        overlap: How a new chunk replaces the previous one. skip leaves out as many of its actions as old ones
+            were executed; blend also averages it with the rest of the old chunk; rtc also guides denoising
+            towards that (real-time chunking); whole executes it from its first action (VLASH).
         replan_steps: Minimum control steps between two queries; 1 is as soon as the policy is free. Default:
             the suite's.
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)

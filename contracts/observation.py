@@ -30,12 +30,17 @@ class Observation:
         state: Proprioception [state], as declared in the suite's interface.
         language: The instruction, or the prompt composed of it and of fed-back texts.
         feedback: The parts of that prompt, if it is composed: `instruction`, `memory`, `subtask`.
-        action_prefix: Actions of the last chunk that the robot executes while this query is answered, for
-            policies that condition on them; else None.
+        delay_steps: Expected number of control steps until the answer is available.
+        executing: The actions [action, width] of the last chunk that the robot executes in these; the new
+            chunk usually starts after as many.
+        action_prefix: The same as a part of the policy's last chunk, towards which it guides denoising; None
+            if it does not.
     """
 
     images: Mapping[str, NDArray[np.uint8]]
     state: NDArray[np.float64]
     language: str
     feedback: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    delay_steps: int = 0
+    executing: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     action_prefix: ActionPrefix | None = None

@@ -26,7 +26,7 @@ from eval.policies.batches import PADDING, opened_batches
 from eval.policies.hub import CONFIG, checkpoint_folder
 from eval.policies.openpi import named
 from eval.policies.python import in_one_line
-from oxygen.robots.openpi_keys import OpenpiKeys
+from oxygen.robots.openpi_keys import ACTION_PREFIX, OpenpiKeys
 
 _WEIGHTS = "model.safetensors"
 _OTHER_NAMES = {"image2": "wrist_image"}
@@ -74,7 +74,14 @@ def open_lerobot(
         config = PreTrainedConfig.from_pretrained(folder, cli_overrides=device)
     if options.device not in (None, config.device):  # LeRobot takes another one
         raise UsageError(f"policy argument device={options.device}: this machine has no such device")
-    keys = named(_keys(config, suite, options, name), name, {"horizon": _chunk_of(config, name)})
+    guides = (chunking := getattr(config, "rtc_config", None)) is not None and chunking.enabled
+    if guides and batch_size > 1:
+        raise UsageError(
+            f"policy {name} does real-time chunking, for which LeRobot takes one delay per batch, and "
+            f"batch_size is {batch_size}; give --batch-size 1"
+        )
+    declared = {"horizon": _chunk_of(config, name), "action_prefix": guides}
+    keys = named(_keys(config, suite, options, name), name, declared)
     with in_one_line(f"policy {name} cannot be loaded"), contextlib.redirect_stdout(io.StringIO()):
         policy = LeRobotPolicy(config, folder, keys)
     with in_one_line(f"policy {name} cannot act"):
@@ -182,16 +189,31 @@ class LeRobotPolicy:
             batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
         for key in self._keys.state:
             batch[key] = torch.from_numpy(np.stack([seen[key] for seen in observations])).float()
+        if self._keys.action_prefix:
+            batch["action"] = torch.from_numpy(observations[0][ACTION_PREFIX])[None].float()
         batch = self._before(batch)
         self.model.reset()  # its queues hold one batch: every query starts anew
-        steps = range(self._keys.interface.horizon or 1)
+        steps = self._keys.interface.horizon or 1
         queries = [self._queries.get(seen["row"], (0, 0)) for seen in observations]
         with self._autocast(), RowNoise([_generator(*query) for query in queries]):
-            actions = [self._after(self.model.select_action(dict(batch))) for _ in steps]
-        chunks = torch.stack(actions, dim=1).float().cpu().numpy()
+            if self._keys.action_prefix:
+                chunks = self._after(self._guided(batch))[:, :steps]
+            else:
+                actions = [self._after(self.model.select_action(dict(batch))) for _ in range(steps)]
+                chunks = torch.stack(actions, dim=1)
         for seen, (seed, query) in zip(observations, queries, strict=True):  # one that fails is asked again
             self._queries[seen["row"]] = seed, query + 1
-        return [{"actions": chunk} for chunk in chunks]
+        return [{"actions": chunk} for chunk in chunks.float().cpu().numpy()]
+
+    def _guided(self, batch: dict[str, Any]) -> torch.Tensor:
+        """A chunk that LeRobot's real-time chunking guides towards the actions executed meanwhile."""
+        with torch.inference_mode(mode=False), torch.no_grad():  # guidance needs gradients
+            batch = {key: each.clone() if torch.is_tensor(each) else each for key, each in batch.items()}
+            prefix = batch.pop("action")
+            delay = prefix.shape[1]
+            return self.model.predict_action_chunk(
+                batch, inference_delay=delay, prev_chunk_left_over=prefix if delay else None
+            )
 
     def try_out(self) -> None:
         """Act once, so that what fails in every query is known before the first episode."""
@@ -200,6 +222,7 @@ class LeRobotPolicy:
             camera: np.zeros((*size, 3), np.uint8) for camera, size in self._keys.declared_sizes.items()
         }
         query = {**self._keys.write(images, np.zeros(seen.state_size), ""), "row": PADDING}
+        query[ACTION_PREFIX] = np.zeros((1, self._keys.interface.action.size))
         with torch.inference_mode():
             (answer,) = self.infer_batch([query])
         found, wanted = (

@@ -16,14 +16,15 @@ from contracts.prompt import INSTRUCTION, FieldsByTask, cleaned, prompt_fields, 
 from contracts.text import EpisodeEnd, Reply, Text
 from eval.policies.base import BadAnswerError, LoadedPolicy, Policy, numeric_actions
 from oxygen.robots.images import RESIZES
-from oxygen.robots.openpi_keys import OpenpiKeys
+from oxygen.robots.openpi_keys import ACTION_PREFIX, DELAY_STEPS, OpenpiKeys
 
 
 def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKeys:
     """The robot's keys with the name of a policy and what it declares.
 
     Of `declared` count `horizon`, the number of actions in an answer; `image_resolution`, the height and
-    width of its images, or None for those of the cameras; and `image_resize`, how they are resized to that.
+    width of its images, or None for those of the cameras; `image_resize`, how they are resized to that; and
+    `action_prefix`, whether it is told what the robot executes until its answer arrives.
 
     Raises:
         UsageError: One of these is invalid.
@@ -33,7 +34,10 @@ def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKey
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")
     interface = keys.interface
     interface = dataclasses.replace(interface, name=name, horizon=horizon or interface.horizon)
-    keys = dataclasses.replace(keys, interface=interface, resize=resize_of(declared, name))
+    if not isinstance(wanted := declared.get("action_prefix", False), bool):
+        raise UsageError(f"policy {name}: its action_prefix is {wanted!r}; give true or false")
+    resize = resize_of(declared, name)
+    keys = dataclasses.replace(keys, interface=interface, resize=resize, action_prefix=wanted)
     if "image_resolution" not in declared:
         return keys
     if keys.declared_sizes:
@@ -125,6 +129,8 @@ class OpenpiQueries:
     def query(self, observation: Observation) -> dict[str, Any]:
         """The argument of `infer` for an observation."""
         written = self.keys.write(observation.images, observation.state, observation.language)
+        if self.keys.action_prefix:
+            written |= {ACTION_PREFIX: observation.executing, DELAY_STEPS: observation.delay_steps}
         return {**written, **observation.feedback}
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:

@@ -42,7 +42,8 @@ from sim_envs.world import World
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
 _BATCHES = ("infer_batch", "reset")
-_DECLARED = ("horizon", "image_resolution", "image_resize")  # by optional attributes, see `named`
+# By optional attributes, see `named`.
+_DECLARED = ("horizon", "image_resolution", "image_resize", "action_prefix")
 
 QUERY_TIMEOUT_S = 600.0
 """Default time limit: a class may compile in its first query."""

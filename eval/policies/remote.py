@@ -35,6 +35,7 @@ DECLARED = (
     "horizon",
     "image_resolution",
     "image_resize",
+    "action_prefix",
     "feedback",
     "oxygen_eval",
     *("action_space", "n_external_cameras"),  # RoboArena's

@@ -314,6 +314,7 @@ _OVERLAP = {
     "skip": "",
     "blend": ", and is averaged with the new chunk where they overlap",
     "rtc": ", towards which the new one is guided",
+    "whole": ", and the new one is executed from its first action",
 }
 
 

@@ -18,8 +18,6 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.latency import Latency, steps_in
 from contracts.mode import Mode
-from contracts.observation import ActionPrefix
-from contracts.query import ActionSpan
 from contracts.text import DecodeWork, Reply, Text
 from eval.records import provenance
 from eval.records.query_logs import read_queries
@@ -279,26 +277,24 @@ class DelayEstimator:
     """Estimates the delay of a query, in control steps, when it is issued.
 
     Clocks that know the latency in advance give it. On a measured clock the estimate is the longest latency
-    of the episode's last ten queries, as in real-time chunking (arXiv 2506.07339).
+    of the episode's last ten queries, as in real-time chunking (arXiv 2506.07339); 0 in its first query.
     """
 
-    def __init__(self, pricing: Pricing, key: EpisodeKey, *, control_hz: float) -> None:
+    def __init__(self, pricing: Pricing, key: EpisodeKey, *, control_hz: float, guided: bool = False) -> None:
         self._pricing = pricing
         self._key = key
         self._control_hz = control_hz
+        self._guided = guided
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
-    def prefix(self, query: int, rest: ActionSpan | None) -> ActionPrefix | None:
-        """Actions of the rest of a chunk that are executed before the new one is available; None without."""
-        if rest is None:
-            return None
+    def steps(self, query: int) -> int:
+        """Control steps until the actions of a query are available."""
         if self._pricing.is_known_in_advance:
-            guided = TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)
-            expected_ms = self._pricing.latency(guided).actions_ms
+            timed = TimedQuery(key=self._key, index=query, act_ms=0.0, guided=self._guided)
+            expected_ms = self._pricing.latency(timed).actions_ms
         else:
-            expected_ms = max(self._recent)
-        delay = min(steps_in(expected_ms, self._control_hz), rest.steps)
-        return ActionPrefix(first=rest.first, delay=delay) if delay else None
+            expected_ms = max(self._recent, default=0.0)
+        return steps_in(expected_ms, self._control_hz)
 
     def note(self, latency: Latency) -> None:
         """Record the latency of a query."""

@@ -6,7 +6,8 @@ the previous chunk (`continue`), and the next query is due `replan_steps` after 
 holds still (`hold`), as blocking clients do, and the next query is due `replan_steps` after the actions.
 
 A new chunk starts after as many of its actions as old ones were executed since its observation; held steps do
-not count (as in LeRobot's asynchronous client). Where no action is left, the robot holds still.
+not count (as in LeRobot's asynchronous client). With overlap `whole` it starts at its first action. Where no
+action is left, the robot holds still.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.interface import ActionSpec, Hold, Motion, Rotation
 from contracts.latency import Latency, steps_in
-from contracts.observation import Observation
+from contracts.observation import ActionPrefix, Observation
 from contracts.query import ActionSpan, FedText, QueryExecution, QueryRecord, QuerySchedule, Snapshot
 from contracts.text import Text
 from contracts.truth import Truth
@@ -62,7 +63,7 @@ def rollout(
         overlap: How a new chunk replaces the previous one: `skip` leaves out the actions of the control steps
             that the old chunk executed since the observation; `blend` also averages both over the rest of
             the old one; `rtc` also guides denoising towards that (real-time chunking), and needs a policy
-            that supports `Observation.action_prefix`.
+            that supports `Observation.action_prefix`; `whole` leaves out nothing.
         picture_steps: Control steps between pictures for a video; None for no pictures.
         feedback: Texts in the policy's prompt; None if it reads none.
 
@@ -71,17 +72,25 @@ def rollout(
         PhysicsError: The physics diverged under its actions; a RuntimeError if before its first one.
     """
     protocol = suite.protocol
-    timeline = Timeline(protocol, while_waiting)
+    timeline = Timeline(protocol, while_waiting, skips=overlap != "whole")
     with _before_the_policy_acts():
         world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     charges = pricing != UNCHARGED
     execution = Execution(world, suite, timeline, watched=charges, picture_steps=picture_steps)
-    delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz)
+    guides = overlap == "rtc"
+    delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz, guided=guides)
     while not (timeline.is_over or execution.ended):
         query, rest = timeline.issue(), timeline.rest
-        prefix = delays.prefix(query.index, rest) if overlap == "rtc" else None
-        observation = dataclasses.replace(execution.observe(), action_prefix=prefix)
+        delay = delays.steps(query.index)
+        coming = timeline.continued_within(delay)
+        prefix = ActionPrefix(first=coming.first, delay=coming.steps) if guides and coming else None
+        observation = dataclasses.replace(
+            execution.observe(),
+            delay_steps=delay,
+            executing=execution.planned(coming),
+            action_prefix=prefix,
+        )
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         fed: Mapping[str, FedText] = {}
@@ -156,10 +165,14 @@ class Timeline:
         query: Schedule of the last query so far; number -1 before the first.
     """
 
-    def __init__(self, protocol: SuiteConfig, while_waiting: WhileWaiting) -> None:
-        """Start at control step 0, without a chunk. `max_steps` of the protocol counts held steps, too."""
+    def __init__(self, protocol: SuiteConfig, while_waiting: WhileWaiting, *, skips: bool = True) -> None:
+        """Start at control step 0, without a chunk. `max_steps` of the protocol counts held steps, too.
+
+        With `skips`, a chunk leaves out as many actions as the previous one continued since its observation.
+        """
         self._protocol = protocol
         self._holds = while_waiting == "hold"
+        self._skips = skips
         self._chunk: int | None = None
         self._cursor = self._horizon = 0  # next action of the current chunk, and its length
         self._coming = 0  # length of the chunk that is not yet available
@@ -176,6 +189,12 @@ class Timeline:
         """The rest of the current chunk; None if it is used up."""
         left = self._horizon - self._cursor
         return ActionSpan(chunk=self._chunk, first=self._cursor, steps=left) if left > 0 else None
+
+    def continued_within(self, steps: int) -> ActionSpan | None:
+        """The part of the current chunk executed in the `steps` until a new one comes; None if none is."""
+        if (rest := self.rest) is None or self._holds or steps == 0:
+            return None
+        return rest._replace(steps=min(steps, rest.steps))
 
     def issue(self) -> QuerySchedule:
         """Issue a query now."""
@@ -231,7 +250,7 @@ class Timeline:
         """Switch to the chunk of the last query once it is available."""
         query = self.query
         if self._coming and self.step >= query.actions_step:
-            skipped = min(query.continued, self._coming)
+            skipped = min(query.continued, self._coming) if self._skips else 0
             self._update(skipped=skipped)
             self._chunk, self._cursor, self._horizon = query.index, skipped, self._coming
             self._coming = 0
@@ -310,6 +329,12 @@ class Execution:
             failed=self._failed,
         )
 
+    def planned(self, span: ActionSpan | None) -> Float64[np.ndarray, "steps action"]:
+        """The actions of a span of a chunk; none without a span."""
+        if span is None or span.chunk is None:
+            return np.empty((0, self._suite.interface.action.size))
+        return self._chunks[span.chunk][span.first : span.first + span.steps].copy()
+
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
         """Add the actions of the query; `rest` is that of the previous chunk if it is to be blended in."""
         query, given = self._timeline.query, chunk
@@ -368,7 +393,7 @@ class Execution:
         """The actions of a span, or the hold action at the state where holding began."""
         interface = self._suite.interface
         if span.chunk is not None:
-            actions = self._chunks[span.chunk][span.first : span.first + span.steps]
+            actions = self.planned(span)
             self._moved = self._acted = True
         else:
             held = any(part.hold is Hold.STATE for part in interface.action.channels)

@@ -15,6 +15,12 @@ from oxygen.robots.transforms import checked_state
 PROMPT = "prompt"
 """The key of the instruction."""
 
+ACTION_PREFIX = "observation/action_prefix"
+"""The key of the actions [action, width] of its last chunk that are executed until its answer arrives."""
+
+DELAY_STEPS = "observation/delay_steps"
+"""The key of the number of control steps until then."""
+
 LONGEST_PROMPT = 10_000
 """Limit on the characters of an instruction."""
 
@@ -34,11 +40,14 @@ class OpenpiKeys:
     resize: str = "pad"  # one of `oxygen.robots.images.RESIZES`
     # Whether the client clips actions to the interface's limits, as openpi's DROID client does.
     clips: bool = False
+    # Whether the policy asks for what the robot executes until its answer arrives.
+    action_prefix: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """All keys of a request."""
-        return (*self.images, *self.state, PROMPT)
+        asked = (ACTION_PREFIX, DELAY_STEPS) if self.action_prefix else ()
+        return (*self.images, *self.state, PROMPT, *asked)
 
     def write(self, images: Mapping[str, np.ndarray], state: np.ndarray, prompt: str) -> dict[str, Any]:
         """An observation as openpi's clients send it; refuses one without a camera.

@@ -119,6 +119,7 @@ def test_a_class_names_its_robot_or_is_assumed_to_be_for_the_suites(written):
         (("self.resets = 0", "exit()"), {}, "SystemExit"),
         (("import numpy as np", "import sys; sys.exit(0)"), {}, "SystemExit"),
         (("self.resets = 0", "self.horizon = 'ten'"), {}, "horizon is 'ten'"),
+        (("self.resets = 0", "self.action_prefix = 'yes'"), {}, "action_prefix is 'yes'; give true or false"),
         (("import numpy as np", "import no_such_package"), {}, "no_such_package"),
         (("import numpy as np", "1 / 0"), {}, r"ZeroDivisionError: division by zero \(mine.py, line 2\)"),
         (("import numpy as np", "import numpy as"), {}, r"SyntaxError: [^()]+ \(mine.py, line 2\)$"),

@@ -1,6 +1,7 @@
 """A policy behind a socket, openpi's or RoboArena's, acts as one in process; a mishap is one clear error."""
 
 import contextlib
+import dataclasses
 import re
 import socket
 import ssl
@@ -61,6 +62,14 @@ def test_observations_go_out_in_openpis_keys_and_actions_come_back(monkeypatch):
         server.connections[0].close()
         policy.reset(KEY)
         assert (query(policy) == ACTIONS).all(), "a connection closed between episodes is reopened"
+
+
+def test_a_server_that_asks_is_told_what_the_robot_executes_until_its_answer():
+    seen = dataclasses.replace(FakeWorld().observe(), delay_steps=3, executing=np.ones((2, 7)))
+    with OpenpiServer(metadata={"action_prefix": True}) as server, acting(server) as policy:
+        policy.act(seen)
+        assert server.queries[0]["observation/delay_steps"] == 3
+        assert np.array_equal(server.queries[0]["observation/action_prefix"], seen.executing)
 
 
 def test_the_round_trip_is_told_apart_into_server_and_wire():
@@ -313,6 +322,7 @@ ROBOARENA = {
         ({"embodiment": "franka"}, {}, r"metadata of ws://.*'franka'; did you mean.*embodiment=NAME"),
         ({"embodiment": "droid"}, LIBERO, "serves embodiment 'droid'; leave out embodiment=libero"),
         ({"horizon": 0}, {}, "horizon is 0"),
+        ({"action_prefix": 3}, {}, "action_prefix is 3; give true or false"),
         (ROBOARENA | {"action_space": "cartesian_velocity"}, {}, "space of a RoboArena server: 'cartesian_v"),
         (ROBOARENA | {"image_resolution": "large"}, {}, "image_resolution is 'large'"),
         (ROBOARENA | {"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import statistics
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,13 +12,12 @@ import yaml
 from configs.errors import check
 from configs.paths import read_json_object
 from configs.profile import ProfileConfig
-from configs.schema import RunConfig
+from configs.schema import OverlapRule, RunConfig
 from contracts.clock import Profile, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.latency import Latency
 from contracts.mode import Mode
-from contracts.query import ActionSpan
 from contracts.text import DecodeWork
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
@@ -182,21 +182,19 @@ def test_clock_and_waiting_rule_are_part_of_the_protocol(policy, tmp_path):
 
 def test_on_a_measured_clock_the_expected_delay_is_the_longest_of_ten():
     estimator = DelayEstimator(open_pricing(RunConfig(clock="measured"), []), KEY, control_hz=20)
-    left = ActionSpan(chunk=0, first=1, steps=9)
-    delays = []
+    delays = [estimator.steps(0)]
     for milliseconds in (120, *[60] * 10, 4000):
         estimator.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
-        delays.append(estimator.prefix(1, left).delay)
-    assert delays == [3] * 10 + [2, 9]
-    assert estimator.prefix(1, None) is None
+        delays.append(estimator.steps(1))
+    assert delays == [0, *[3] * 10, 2, 80]
 
 
 def test_without_delay_all_overlap_rules_are_equal_bit_for_bit(policy, tmp_path):
     policy.actions = np.random.default_rng(0).normal(size=(10, 7))
-    skip, blend, rtc = (play(tmp_path, clock="fixed:0", overlap=rule) for rule in ("skip", "blend", "rtc"))
-    assert records(skip) == records(blend) == records(rtc)
-    assert len({folder.read_manifest()["protocol_hash"] for folder in (skip, blend, rtc)}) == 3
-    assert "overlap" not in str(skip.read_manifest()["protocol"]), "as before there was a choice"
+    runs = [play(tmp_path, clock="fixed:0", overlap=rule) for rule in get_args(OverlapRule)]
+    assert all(records(run) == records(runs[0]) for run in runs)
+    assert len({folder.read_manifest()["protocol_hash"] for folder in runs}) == len(runs)
+    assert "overlap" not in str(runs[0].read_manifest()["protocol"]), "as before there was a choice"
 
 
 _PARALLEL = {"action": 2.0, "decode": 3.0, "kind": "measured", "source": "a test"}

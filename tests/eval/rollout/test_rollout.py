@@ -16,9 +16,11 @@ from contracts.errors import UsageError
 from contracts.interface import Hold, Interface, Motion, Rotation
 from contracts.latency import steps_in
 from contracts.observation import ActionPrefix
+from eval.policies.openpi import OpenpiPolicy
 from eval.policies.python import WithTimeout
 from eval.rollout.pricing import open_pricing
 from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
+from oxygen.robots.openpi_keys import ROBOTS
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import PhysicsError
@@ -188,13 +190,13 @@ HZ = 20.0
 STEP_MS = 1e3 / HZ
 
 
-def scheduled(latencies, *, replan, horizon, limit, waiting="continue"):
+def scheduled(latencies, *, replan, horizon, limit, waiting="continue", skips=True):
     """The timeline of an episode, a word for each control step, and its queries' records.
 
     `|` is a query, `b3` action 3 of the second query's chunk, `-` a step in which the robot is held.
     """
     limits = {"control_hz": HZ, "replan_steps": replan, "max_steps": limit}
-    timeline = Timeline(FakeSuite.published.model_copy(update=limits), waiting)
+    timeline = Timeline(FakeSuite.published.model_copy(update=limits), waiting, skips=skips)
     words, queries = [], []
     for actions, busy in latencies:
         if timeline.is_over:
@@ -381,6 +383,70 @@ def test_blending_refuses_rotations_whose_mean_is_not_a_rotation():
     ):
         with pytest.raises(UsageError, match=r"the mean of .* is not a rotation; choose skip"):
             averaged_channels(wrong)
+
+
+class Asking(OpenpiPolicy):
+    """Answers query q with 100 q, 100 q + 1, … in every channel, and notes what it is told of its delay."""
+
+    def __init__(self):
+        super().__init__(self, dataclasses.replace(ROBOTS["libero"], action_prefix=True))
+        self.told = []
+
+    def reset(self, key=None):
+        self.number = -1
+
+    def infer(self, obs):
+        self.told.append((obs["observation/delay_steps"], obs["observation/action_prefix"][:, 0].tolist()))
+        return {"actions": np.tile(100.0 * self.number + np.arange(10.0)[:, None], (1, 7))}
+
+
+HELD = 0.0  # the arm while the robot is held, which is also action a0
+DELAY_RULES = {
+    # d old actions, then new[d:e]: asynchronous clients, A2C2's naive baseline; and training-time RTC and RTC
+    # in the model, whose answers begin with the d actions that they are told. 100 ms are 2 steps.
+    "skip": (
+        {},
+        [HELD, HELD, 0, 1, 2, 3, 4, 102, 103, 104, 105, 106, 202, 203, 204],
+        [(2, []), (2, [3, 4]), (2, [105, 106])],
+    ),
+    # The new chunk from its first action, which a policy computes for the state after those that it is told.
+    "VLASH": (
+        {"overlap": "whole"},
+        [HELD, HELD, 0, 1, 2, 3, 4, 100, 101, 102, 103, 104, 200, 201, 202],
+        [(2, []), (2, [3, 4]), (2, [103, 104])],
+    ),
+    # A blocking client.
+    "hold": (
+        {"while_waiting": "hold"},
+        [HELD, HELD, 0, 1, 2, 3, 4, HELD, HELD, 100, 101, 102, 103, 104, HELD],
+        [(2, []), (2, []), (2, [])],
+    ),
+    # The old chunk ends before the new one arrives: 400 ms are 8 steps.
+    "a chunk that runs out": (
+        {"latency": "400,500"},
+        [*[HELD] * 8, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 108],
+        [(8, []), (8, [2, 3, 4, 5, 6, 7, 8, 9])],
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", DELAY_RULES)
+def test_a_delay_rule_executes_and_tells_what_was_worked_out_by_hand(rule):
+    how, arm, told = DELAY_RULES[rule]
+    world, policy = Listening(), Asking()
+    timed(how.pop("latency", "100"), world, policy, max_steps=len(arm), **how)
+    assert world.arm == arm
+    assert policy.told == told
+
+
+def test_on_a_measured_clock_a_policy_is_told_the_longest_delay_so_far_and_on_none_nothing():
+    policy, suite = Asking(), libero_object(max_steps=15, replan_steps=5)
+    policy.charged_ms = 100.0
+    list(rollout(FakeWorld(), policy, KEY, suite, pricing=open_pricing(RunConfig(clock="measured"), [KEY])))
+    assert [delay for delay, _ in policy.told] == [0, 2, 2]
+    paused = Asking()
+    list(rollout(FakeWorld(), paused, KEY, suite))
+    assert paused.told == [(0, [])] * 3
 
 
 def test_rtc_passes_the_action_prefix_to_the_policy():
