@@ -8,6 +8,7 @@ repetition (for ratios of a benchmark, its repetitions); `percent` of repetition
 truth, or with that verdict; `repetitions` with an interval, and `without` one.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -35,7 +36,7 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.report.comparison import PairOutcome, PairTable
+from eval.report.comparison import Graded, PairTable
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 
 SIZES = (10, 50, 200, 500)
@@ -119,16 +120,18 @@ def seeds(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
     """Intervals over initial states that are played with several seeds, alike to some correlation."""
     for (rate, alike), n in itertools.product(itertools.product(RATES, (0.0, 0.3, 1.0)), SIZES[:-1]):
         states = np.repeat(np.arange(n), SEEDS).tolist()
-        found, differences = [], []
+        found, differences, unpaired = [], [], []
         for _ in repeat(_BOOTSTRAPS[n]):
             solved = [_alike(rng, n, rate, alike).tolist() for _ in range(2)]
             found.append(rate_95(solved[0], states))
-            pairs = [PairOutcome(a, b, of, 0) for a, b, of in zip(*solved, states, strict=True)]
-            table = PairTable(n_episodes=len(pairs), pairs=pairs, n_errors_a=0, n_errors_b=0)
+            a, b = ([Graded(yes, of, 0) for yes, of in zip(each, states, strict=True)] for each in solved)
+            table = PairTable(n_episodes=len(a), a=a, b=b, n_errors_a=0, n_errors_b=0)
             differences.append(table.difference_ci95)
+            unpaired.append(dataclasses.replace(table, paired=False).difference_ci95)
         of = f"rate {rate:g}, correlation {alike:g}"
         yield _coverage(f"success rate, {SEEDS} seeds (Wilson)", of, n, found, rate)
         yield _coverage(f"paired difference, {SEEDS} seeds (Tango)", of, n, differences, 0.0)
+        yield _coverage(f"difference, {SEEDS} seeds (Agresti and Caffo)", of, n, unpaired, 0.0)
 
 
 def _alike(rng: np.random.Generator, n: int, rate: float, correlation: float) -> np.ndarray:

@@ -22,6 +22,7 @@ _COMMANDS = {
     "report": ("eval.report.__main__", "Write a page about runs or a sweep."),
     "watch": ("eval.watch", "Show the report of a run while it goes on."),
     "media": ("eval.media", "Join one episode of several runs in one video."),
+    "import": ("eval.import_results", "Import results of other programs."),
     "export": ("eval.export", "Export a run for another tool."),
     "merge": ("eval.merge", "Merge shards."),
     "collect": ("eval.collect.__main__", "Collect demonstrations (extra train)."),

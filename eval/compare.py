@@ -125,21 +125,25 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
 
 
 def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
-    counts = ("n_episodes", "both", "only_a", "only_b", "neither", "n_errors_a", "n_errors_b")
-    states = [pair.state for pair in pairs.pairs]
+    counts = ("n_episodes", "both", "only_a", "only_b", "neither", "n_errors_a", "n_errors_b", "paired")
+    intervals = [
+        scaled(rate_95([each.solved for each in side], [each.state for each in side]), 100)
+        for side in (pairs.a, pairs.b)
+    ]
     return {
         **{name: getattr(pairs, name) for name in counts},
-        "n_pairs": pairs.graded,
-        "n_states": len(set(states)),
+        "n_pairs": pairs.graded if pairs.paired else 0,
+        "n_states": len({each.state for each in pairs.a}),
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": scaled(rate_95([pair.a for pair in pairs.pairs], states), 100),
-        "pc_success_ci95_b": scaled(rate_95([pair.b for pair in pairs.pairs], states), 100),
+        "pc_success_ci95_a": intervals[0],
+        "pc_success_ci95_b": intervals[1],
         "seeds_a": pairs.seeds_a and dataclasses.asdict(pairs.seeds_a),
         "seeds_b": pairs.seeds_b and dataclasses.asdict(pairs.seeds_b),
         "difference": pairs.difference,
         "difference_ci95": pairs.difference_ci95,
-        "mcnemar_p": pairs.mcnemar_p,
+        "mcnemar_p": pairs.p_value if pairs.paired else None,
+        "p_value": pairs.p_value,
     }
 
 

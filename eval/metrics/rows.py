@@ -156,7 +156,7 @@ class Row(SimulatedTime, Progress):
     pc_success: float | None = None
     pc_success_ci95: Interval | None = None  # Wilson's, over initial states
     seeds: Seeds | None = None  # None with one seed
-    mean_steps: float | None = None
+    mean_steps: float | None = None  # None also if an imported run does not have them
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
     control_steps: ControlSteps | None = None
@@ -211,7 +211,7 @@ def row_of(
         pc_success_ci95=None if rate is None else rate.interval,
         seeds=Seeds.of((episode.key.seed, solved(episode)) for episode in graded),
         **vars(summarize_progress(graded)),
-        mean_steps=statistics.fmean(episode.steps for episode in graded) if graded else None,
+        mean_steps=statistics.fmean(each.steps for each in graded) if any(e.steps for e in graded) else None,
         **vars(summarize_time(graded, limits_s)),
         latency_ms={stage: summary for stage, summary in latency_ms.items() if summary is not None},
         charged_ms=Charged(

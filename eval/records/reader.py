@@ -26,6 +26,14 @@ from sim_envs.suite import Assets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Imported:
+    """Where the results of an imported run are from."""
+
+    runner: str  # the program that wrote them
+    names_states: bool  # whether the initial states of its episodes are known
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
     """The fields of a manifest that decide which runs are comparable."""
 
@@ -77,6 +85,13 @@ class RunIdentity:
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     margin: float = 5.0  # declared non-inferiority margin of the success rate, percentage points
     time_margin: float = 10.0  # declared non-inferiority margin of the time to success, percent
+
+    imported: Imported | None = None  # None for a run that was played here
+
+    @property
+    def names_states(self) -> bool:
+        """Whether the initial states of its episodes are known, so that they can be paired."""
+        return self.imported is None or self.imported.names_states
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON types, clocks and text sources as they are spelled."""

@@ -239,9 +239,12 @@ def _left_by_a_kill(folder: RunFolder) -> Run | None:
 
 
 def _recorded(folder: RunFolder) -> Run | None:
-    """The run in a folder; None, reported on stderr, if it cannot be read."""
+    """The run in a folder; None for imported results, and, reported on stderr, if it cannot be read."""
     try:
-        recorded = folder.read_manifest()["config"]
+        manifest = folder.read_manifest()
+        if "imported" in manifest:
+            return None
+        recorded = manifest["config"]
         config = check(RunConfig, recorded, source=str(folder.manifest_path))
         return Run(config=config, folder=folder, resumed=True)
     except UsageError as error:

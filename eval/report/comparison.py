@@ -4,11 +4,11 @@ import dataclasses
 import enum
 import functools
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from contracts.clock import PAUSED
-from contracts.episode import EpisodeResult, Outcome, Share, solved
+from contracts.episode import EpisodeResult, Outcome, Share, graded_only, solved
 from contracts.errors import UsageError, pluralize
 from contracts.latency import Quantiles
 from contracts.query import QueryRecord
@@ -25,7 +25,7 @@ from eval.metrics.language import (
     percentage,
 )
 from eval.metrics.motion_quality import motion_differences
-from eval.metrics.noninferiority import PairCounts
+from eval.metrics.noninferiority import Counts, PairCounts, TwoRates
 from eval.metrics.rows import LATENCY_STAGES, Seeds
 from eval.metrics.simulated_time import (
     CurvePoint,
@@ -41,13 +41,12 @@ from eval.metrics.statistics import (
     holm,
     independent_share,
     mcnemar_exact,
-    paired_difference_95,
     quantiles,
     scaled,
 )
 from eval.records.reader import RunIdentity, RunRecords
 from eval.report.labels import labels_of
-from eval.report.pairing import require_one_world, require_same_episodes
+from eval.report.pairing import of_common_tasks, require_one_world, require_same_episodes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,27 +211,29 @@ Pair = tuple[EpisodeResult, EpisodeResult]
 """The same episode in runs A and B."""
 
 
-class PairOutcome(NamedTuple):
-    """Whether A and B solved an episode, its initial state, which episodes of other seeds share, and seed."""
+class Graded(NamedTuple):
+    """Whether an episode was solved, its initial state, which episodes of other seeds share, and its seed."""
 
-    a: bool
-    b: bool
+    solved: bool
     state: Hashable
     seed: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairTable:
-    """Outcomes of the graded pairs."""
+    """Outcomes of the graded episodes of two runs: in pairs, or apart where initial states are unknown."""
 
-    n_episodes: int  # all pairs of episodes, those with an error among them
-    pairs: Sequence[PairOutcome]  # those in which neither run ended in an error
-    n_errors_a: int  # episodes that ended in an error in A; such pairs are not graded
+    n_episodes: int  # episodes that both have, those with an error among them; of the smaller run, if apart
+    a: Sequence[Graded]  # without those of pairs in which a run ended in an error
+    b: Sequence[Graded]
+    n_errors_a: int  # episodes that ended in an error in A
     n_errors_b: int  # the same for B
+    paired: bool = True  # whether the episodes of `a` and `b` are pairs, in this order
 
     @functools.cached_property
     def _counts(self) -> Counter[tuple[bool, bool]]:
-        return Counter((pair.a, pair.b) for pair in self.pairs)
+        pairs = zip(self.a, self.b, strict=True) if self.paired else ()
+        return Counter((a.solved, b.solved) for a, b in pairs)
 
     @property
     def both(self) -> int:
@@ -255,59 +256,100 @@ class PairTable:
         return self._counts[False, False]
 
     @property
+    def agrees(self) -> bool:
+        """Whether all are pairs with the same outcome."""
+        return self.paired and not self.only_a and not self.only_b
+
+    @property
     def graded(self) -> int:
-        """Pairs in which neither run ended in an error."""
-        return len(self.pairs)
+        """Graded pairs; episodes of the smaller run, if apart."""
+        return min(len(self.a), len(self.b))
+
+    @property
+    def size(self) -> str:
+        """How many episodes there are, in words."""
+        of = "" if len(self.a) == len(self.b) else f"{len(self.a)} and "
+        return f"{of}{pluralize(len(self.b), 'episode')}"
 
     @functools.cached_property
     def independent(self) -> float:
-        """The effective number of pairs over their number, below 1 with several seeds."""
-        states = [pair.state for pair in self.pairs]
-        return independent_share([pair.b - pair.a for pair in self.pairs], states) if states else 1.0
+        """The effective number of pairs over their number: below 1 with several seeds; the least if apart."""
+        if not self.graded:
+            return 1.0
+        if not self.paired:
+            return min(map(_independent, (self.a, self.b)))
+        differences = [b.solved - a.solved for a, b in zip(self.a, self.b, strict=True)]
+        return independent_share(differences, [each.state for each in self.a])
+
+    @functools.cached_property
+    def counts(self) -> Counts:
+        """The effective counts for a verdict; requires a graded episode in both."""
+        if self.paired:
+            share = self.independent
+            only_a, only_b, pairs = share * self.only_a, share * self.only_b, share * self.graded
+            return PairCounts(only_a=only_a, only_b=only_b, pairs=pairs)
+        (solved_a, of_a), (solved_b, of_b) = (
+            (_independent(side) * sum(each.solved for each in side), _independent(side) * len(side))
+            for side in (self.a, self.b)
+        )
+        return TwoRates(solved_a=solved_a, of_a=of_a, solved_b=solved_b, of_b=of_b)
 
     @property
-    def counts(self) -> PairCounts:
-        """The effective counts for a verdict; requires a graded pair."""
-        share = self.independent
-        return PairCounts(only_a=share * self.only_a, only_b=share * self.only_b, pairs=share * self.graded)
+    def solved_a(self) -> int:
+        """Graded episodes that A solved."""
+        return sum(each.solved for each in self.a)
+
+    @property
+    def solved_b(self) -> int:
+        """Graded episodes that B solved."""
+        return sum(each.solved for each in self.b)
 
     @property
     def percent_a(self) -> float | None:
-        """A's success rate over the graded pairs."""
-        return 100 * (self.both + self.only_a) / self.graded if self.graded else None
+        """A's success rate over its graded episodes."""
+        return 100 * self.solved_a / len(self.a) if self.a else None
 
     @property
     def percent_b(self) -> float | None:
-        """B's success rate over the graded pairs."""
-        return 100 * (self.both + self.only_b) / self.graded if self.graded else None
+        """B's success rate over its graded episodes."""
+        return 100 * self.solved_b / len(self.b) if self.b else None
 
     @property
     def seeds_a(self) -> Seeds | None:
-        """A's success rates over the graded pairs by seed; None with one seed."""
-        return Seeds.of((pair.seed, pair.a) for pair in self.pairs)
+        """A's success rates by seed; None with one seed."""
+        return Seeds.of((each.seed, each.solved) for each in self.a)
 
     @property
     def seeds_b(self) -> Seeds | None:
         """The same for B."""
-        return Seeds.of((pair.seed, pair.b) for pair in self.pairs)
+        return Seeds.of((each.seed, each.solved) for each in self.b)
 
     @property
     def difference(self) -> float | None:
         """B's success rate minus A's, percentage points."""
-        return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
+        if self.paired:
+            return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
+        return 100 * self.counts.difference if self.graded else None
 
     @property
     def difference_ci95(self) -> Interval | None:
-        """Its 95 % paired score interval (Tango), over initial states, percentage points."""
-        return scaled(paired_difference_95(*dataclasses.astuple(self.counts)), 100) if self.pairs else None
+        """Its 95 % interval, over initial states, percentage points."""
+        return scaled(self.counts.interval, 100) if self.graded else None
 
     @property
-    def mcnemar_p(self) -> float:
-        """Exact two-sided p-value of the runs' difference, over initial states."""
+    def p_value(self) -> float:
+        """Two-sided p-value of the runs' difference, over initial states; exact for pairs."""
+        if not self.paired:
+            below = self.counts.p_value(above=0.0)
+            return 2 * min(below, 1 - below)
         differences = Counter[Hashable]()
-        for pair in self.pairs:
-            differences[pair.state] += pair.b - pair.a
+        for a, b in zip(self.a, self.b, strict=True):
+            differences[a.state] += b.solved - a.solved
         return mcnemar_exact(differences.values())
+
+
+def _independent(episodes: Sequence[Graded]) -> float:
+    return independent_share([each.solved for each in episodes], [each.state for each in episodes])
 
 
 def is_graded(pair: Pair) -> bool:
@@ -316,15 +358,31 @@ def is_graded(pair: Pair) -> bool:
 
 
 def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
-    """Count the outcomes of pairs of episodes."""
+    """The outcomes of pairs of episodes."""
+    graded = [pair for pair in pairs if is_graded(pair)]
     return PairTable(
         n_episodes=len(pairs),
-        pairs=[
-            PairOutcome(solved(a), solved(b), a.key.state, a.key.seed) for a, b in pairs if is_graded((a, b))
-        ],
+        a=[_graded(a) for a, _ in graded],
+        b=[_graded(b) for _, b in graded],
         n_errors_a=sum(a.outcome is Outcome.ERROR for a, _ in pairs),
         n_errors_b=sum(b.outcome is Outcome.ERROR for _, b in pairs),
     )
+
+
+def outcomes_apart(a: Sequence[EpisodeResult], b: Sequence[EpisodeResult]) -> PairTable:
+    """The outcomes of episodes that are not paired."""
+    return PairTable(
+        n_episodes=min(len(a), len(b)),
+        a=[_graded(each) for each in graded_only(a)],
+        b=[_graded(each) for each in graded_only(b)],
+        n_errors_a=len(a) - len(graded_only(a)),
+        n_errors_b=len(b) - len(graded_only(b)),
+        paired=False,
+    )
+
+
+def _graded(episode: EpisodeResult) -> Graded:
+    return Graded(solved(episode), episode.key.state, episode.key.seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -383,8 +441,8 @@ class Comparison:
 
     @property
     def suite_p_values(self) -> dict[str, float]:
-        """McNemar's p-value of each suite with a graded pair, Holm-corrected if there are several."""
-        p_values = {suite: pairs.mcnemar_p for suite, pairs in self.per_suite.items() if pairs.graded}
+        """The p-value of each suite with graded episodes, Holm-corrected if there are several."""
+        p_values = {suite: pairs.p_value for suite, pairs in self.per_suite.items() if pairs.graded}
         return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
     @property
@@ -405,6 +463,8 @@ _LONGEST_NAME = 24  # maximum length of a label that names a run in a sentence
 def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> Comparison:
     """Compare two runs of the same episodes in the same world; their policies' inputs may differ.
 
+    Episodes of an imported run whose initial states are unknown are not paired, but of the same tasks.
+
     With `partial`, runs may be unfinished or lack episodes of the other; only common ones are compared.
 
     Raises:
@@ -414,7 +474,10 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
     identities = require_one_world(run_a, run_b)
     unfinished = [identity for identity in identities if identity.status != "complete"]
     a, b = run_a.episodes, run_b.episodes
-    if not partial or not a.keys() & b.keys():
+    paired = all(identity.names_states for identity in identities)
+    if not paired:
+        a, b = of_common_tasks(run_a, run_b, partial=partial)
+    elif not partial or not a.keys() & b.keys():
         require_same_episodes(run_a, run_b)
     if unfinished and not partial:
         run = unfinished[0]
@@ -422,9 +485,18 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
             f"{run.run_id} has {pluralize(run.n_planned, 'planned episode')} and is {run.status}; complete "
             "it with --resume, or give --partial to compare the episodes that both have"
         )
-    pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
+    pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys()) if paired]
     graded = list(filter(is_graded, pairs))
-    if not graded:
+
+    def outcomes(suites: Collection[str]) -> PairTable:
+        if paired:
+            return outcomes_of([pair for pair in pairs if pair[0].key.suite in suites])
+        of_a, of_b = ([each for each in of.values() if each.key.suite in suites] for of in (a, b))
+        return outcomes_apart(of_a, of_b)
+
+    suites = dict.fromkeys(key.suite for key in sorted(a) if not paired or key in b)
+    overall = outcomes(suites)
+    if not overall.graded:
         why = f"of {len(pairs)} that both have, each is an error in one" if pairs else "none is recorded"
         raise UsageError(f"{run_a.folder.run_id} and {run_b.folder.run_id} share no graded episode: {why}")
     queries = [EpisodeQueries(key=x.key, a=run_a.queries(x.key), b=run_b.queries(x.key)) for x, _ in graded]
@@ -434,14 +506,13 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         in_b = quantiles(q.timings_ms[stage] for e in queries for q in e.b if stage in q.timings_ms)
         if in_a and in_b:
             latency[stage] = StageLatency(a=in_a, b=in_b)
-    suites = dict.fromkeys(x.key.suite for x, _ in pairs)
     of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
     late_ms = {task: [mean_staleness_ms(each, [task]) for each in (of_a, of_b)] for task in HEADLINES}
     return Comparison(
         a=identities[0],
         b=identities[1],
-        overall=outcomes_of(pairs),
-        per_suite={each: outcomes_of([p for p in pairs if p[0].key.suite == each]) for each in suites},
+        overall=overall,
+        per_suite={each: outcomes([each]) for each in suites},
         actions=action_difference(queries),
         latency=latency,
         texts=compare_texts(queries, in_pairs=identities[0].clock == PAUSED),
@@ -452,5 +523,6 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         curve_a=success_curve(of_a),
         curve_b=success_curve(of_b),
         staleness_ms={task: (a, b) for task, (a, b) in late_ms.items() if (a, b) != (None, None)},
-        partial=bool(unfinished) or a.keys() != b.keys(),
+        partial=bool(unfinished)
+        or (a.keys() != b.keys() if paired else len(a) < len(run_a.episodes) or len(b) < len(run_b.episodes)),
     )

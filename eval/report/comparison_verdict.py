@@ -99,10 +99,14 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
         return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
     verdict, needed, expected = verdict_of(interval, margin), None, None
-    lead, episodes = _lead(verdict, interval, a, b, f"(margin {margin:g} points)"), pairs.graded
+    lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
+    alone = f"{pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone"
+    if not pairs.paired:
+        alone = (
+            f"not paired, as initial states are unknown: {a} solved {pairs.solved_a}, {b} {pairs.solved_b}"
+        )
     sentence = (
-        f"{lead}: {format_points(difference)} points, {format_between(interval)}, "
-        f"{pluralize(episodes, 'episode')} ({pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone)"
+        f"{lead}: {format_points(difference)} points, {format_between(interval)}, {pairs.size} ({alone})"
     )
     if verdict is Verdict.INCONCLUSIVE:
         effective = episodes_needed(pairs.counts, margin / 100)
@@ -182,6 +186,7 @@ _MEASURES_NOTE = (
     "the chunk changes, relative to inside chunks. True now: share of simulated time (docs/comparing.md)."
 )
 _STATISTICS_NOTE = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+_APART_NOTE = "B minus A in points; interval and p are Agresti and Caffo's for episodes that are not paired"
 _IN_TURNS_NOTE = (
     "The runs alternated episode by episode, so slow drift of the machine affects both; short "
     "disturbances may not."
@@ -237,6 +242,12 @@ PAIRS = [
     Column("neither", lambda row: row.of.neither),
     Column("verdict on B", lambda row: row.verdict),
 ]
+APART = [
+    dataclasses.replace(_NAME, heading="not paired"),
+    Column("A", lambda row: f"{row.of.solved_a}/{len(row.of.a)}"),
+    Column("B", lambda row: f"{row.of.solved_b}/{len(row.of.b)}"),
+    PAIRS[-1],
+]
 MEASURES_COLUMNS = [*_compared("measure", ".2f"), Column("pairs", lambda row: row.of.n_pairs)]
 TEXT_COLUMNS = _compared("language", ".1f", unit="%", ends="interval")
 LATENCY = [
@@ -257,7 +268,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         if note:
             console.print(f"[dim]{note}[/]")
 
-    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
+    p_values = {**comparison.suite_p_values, "all": comparison.overall.p_value}
     sides = [
         Side(suite, pairs, p_values.get(suite), judgements.per_suite.get(suite, judgements.success.verdict))
         for suite, pairs in _rows(comparison)
@@ -266,22 +277,17 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
     seeds = "" if comparison.overall.seeds_a is None else f"; {_SEEDS_NOTE}"
-    show_table(RATES, sides, f"{_STATISTICS_NOTE}{together}{seeds}.")
-    show_table(PAIRS, sides)
+    note = _STATISTICS_NOTE if comparison.overall.paired else _APART_NOTE
+    show_table(RATES, sides, f"{note}{together}{seeds}.")
+    show_table(PAIRS if comparison.overall.paired else APART, sides)
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
     console.print()
     for sentence in judgements.sentences:
         console.print(f"[bold]{escape(sentence)}[/]")
-    if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
-        console.print(f"\n{_format_actions(comparison.actions)}")
-    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
-    is_by_mode = comparison.actions.bitwise_equal and comparison.a.mode != comparison.b.mode
-    clock = f"The clock was paused{alike if is_by_mode else ''}."
-    if comparison.a.clock != PAUSED:
-        clock = f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
-    console.print(f"[dim]{escape(clock)}[/]")
+    if not comparison.a.imported and not comparison.b.imported:
+        _show_acting(comparison, console)
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         rows = [(*each, quantile) for each in comparison.latency.items() for quantile in ("p50", "p95")]
         show_table(LATENCY, rows, _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
@@ -301,6 +307,18 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
             console.print(f"[dim]{escape(_format_pairs(each))}[/]")
 
 
+def _show_acting(comparison: Comparison, console: Console) -> None:
+    """Print how much the actions differ, and what the clock charged."""
+    if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
+        console.print(f"\n{_format_actions(comparison.actions)}")
+    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
+    is_by_mode = comparison.actions.bitwise_equal and comparison.a.mode != comparison.b.mode
+    clock = f"The clock was paused{alike if is_by_mode else ''}."
+    if comparison.a.clock != PAUSED:
+        clock = f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
+    console.print(f"[dim]{escape(clock)}[/]")
+
+
 def _show_runs(comparison: Comparison, console: Console) -> None:
     a, b = comparison.a, comparison.b
     for name, run in (("A", a), ("B", b)):
@@ -309,6 +327,8 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
         mode = f"mode {run.mode}" if {a.mode, b.mode} != {"actions"} else ""
         assets = badged(f"assets {run.assets}", run.assets.name) if run.assets.digest else ""
         parts = [run.policy, run.weights, dtype, mode, texts, assets]
+        if run.imported:
+            parts.append(f"imported from {run.imported.runner} as played under {run.protocol_name}")
         what = ", ".join(part for part in parts if part)
         console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)
         if a.policy_inputs != b.policy_inputs:

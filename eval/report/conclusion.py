@@ -81,11 +81,10 @@ def conclude(labels: Sequence[str], judged: Sequence[Judged]) -> str:
 
 def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgements) -> str:
     pairs, success, time = comparison.overall, judgements.success, _time(b, comparison)
-    episodes, interval = pluralize(pairs.graded, "episode"), pairs.difference_ci95
+    episodes, interval = pairs.size, pairs.difference_ci95
     if success.verdict is Verdict.TOO_MANY_ERRORS or interval is None:
         return success.sentence.rstrip(".")
-    is_same = not pairs.only_a and not pairs.only_b
-    if is_same and comparison.actions.bitwise_equal and not time:
+    if pairs.agrees and comparison.actions.bitwise_equal and not time:
         return f"{b} and {a} acted alike, bit for bit: both solved {pairs.both} of {episodes}"
     rates = _against(pairs.percent_b, pairs.percent_a, pairs)
     if interval.low > 0 or interval.high < 0:
@@ -96,9 +95,9 @@ def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgement
     if success.verdict is Verdict.NON_INFERIOR:
         known = f"{b} is as good as {a} within {success.margin:g} points: {rates}"
         return known + (f"; {time}" if time else "")
-    of_a, of_b = pairs.both + pairs.only_a, pairs.both + pairs.only_b
+    of_a, of_b = pairs.solved_a, pairs.solved_b
     same = f"the same {of_a}" if of_a else "none"
-    solved = f"both solved {same}" if is_same else f"{b} solved {of_b}, {a} {of_a}"
+    solved = f"both solved {same}" if pairs.agrees else f"{b} solved {of_b}, {a} {of_a}"
     if time:
         return f"{time}; {episodes} cannot tell the success rates apart ({solved})"
     times = " or in time to success" if comparison.time_ratio else ""
@@ -131,7 +130,7 @@ def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
     place, (best, comparison) = max(numbered, key=lambda each: each[1][1].overall.difference or 0.0)
     pairs, verdict = comparison.overall, verdicts[place]
     solved = _against(pairs.percent_b, pairs.percent_a, pairs)
-    if not any(each.overall.only_a or each.overall.only_b for _, each in others):
+    if all(each.overall.agrees for _, each in others):
         known = f"All {len(labels)} runs solved the same {pairs.both} of {pluralize(pairs.graded, 'episode')}"
     elif verdict is Verdict.SUPERIOR:
         known = f"{best} solved most, significantly more than {first}: {solved}"
@@ -147,7 +146,7 @@ def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
 
 
 def _against(one: float | None, other: float | None, pairs: PairTable) -> str:
-    return f"{_percent(one)} % against {_percent(other)} % of {pluralize(pairs.graded, 'episode')}"
+    return f"{_percent(one)} % against {_percent(other)} % of {pairs.size}"
 
 
 def _percent(value: float | None) -> str:

@@ -21,6 +21,11 @@ def protocol_label(run: RunIdentity) -> str:
     return f"protocol {run.protocol_name}" + (f" ({changes})" if changes else "")
 
 
+def named_policy(run: RunIdentity) -> str:
+    """The name of a run's policy, with the mark of imported results."""
+    return f"{run.policy} (imported)" if run.imported else run.policy
+
+
 def _override(name: str, run: RunIdentity) -> str:
     value = run.overrides.get(name)
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -35,7 +40,7 @@ def _text_rate(run: RunIdentity) -> str:
 
 
 _PARTS: Mapping[str, Callable[[RunIdentity], str]] = {
-    "policy": lambda run: run.policy,
+    "policy": named_policy,
     "mode": lambda run: run.mode,
     "given": lambda run: run.given or run.policy,
     "policy_kwargs": lambda run: (
@@ -83,7 +88,7 @@ def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
     `policy · mode` if runs of several policies are shown, and one of these in several modes.
     """
     labels = [
-        SEPARATOR.join(parts.values()) or run.policy
+        SEPARATOR.join(parts.values()) or named_policy(run)
         for run, parts in zip(runs, differences(runs), strict=True)
     ]
     if len(set(labels)) == len(labels):

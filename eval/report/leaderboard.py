@@ -27,7 +27,7 @@ from eval.metrics.rows import Row, RunRows, Seeds, rate_of
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
-from eval.report.comparison import outcomes_of
+from eval.report.comparison import outcomes_apart, outcomes_of
 from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.table import (
@@ -59,16 +59,18 @@ class Rank(NamedTuple):
         return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
 
 
-def ranks(runs: Sequence[Episodes]) -> list[Rank]:
+def ranks(runs: Sequence[Episodes], *, paired: bool = True) -> list[Rank]:
     """The rank of each run: from one plus the number of better runs to all runs but the worse ones.
 
     Chatbot Arena's rule with a paired test: a run is better if it solves significantly more of the common
-    episodes (McNemar's exact test at 5 %).
+    episodes (McNemar's exact test at 5 %). Without `paired`, episodes are independent ones of the same tasks.
     """
 
     def is_better(one: Episodes, other: Episodes) -> bool:
-        pairs = outcomes_of([(episode, other[key]) for key, episode in one.items() if key in other])
-        return pairs.only_a > pairs.only_b and pairs.mcnemar_p < _LEVEL
+        pairs = outcomes_apart([*one.values()], [*other.values()])
+        if paired:
+            pairs = outcomes_of([(episode, other[key]) for key, episode in one.items() if key in other])
+        return (pairs.difference or 0.0) < 0 and pairs.p_value < _LEVEL
 
     better = [[is_better(one, other) for other in runs] for one in runs]
     return [
@@ -285,7 +287,12 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     for suite, experiment in sorted(groups, key=lambda group: (group[0], -len(groups[group]), group)):
         entries = groups[suite, experiment]
         labels = labels_of([entry.run for entry in entries])
-        found = zip(entries, labels, ranks([entry.episodes for entry in entries]), strict=True)
+        found = zip(
+            entries,
+            labels,
+            ranks([entry.episodes for entry in entries], paired=entries[0].run.names_states),
+            strict=True,
+        )
         ranked = [
             dataclasses.replace(entry, label=badged(label, entry.run.assets.name), rank=rank)
             for entry, label, rank in found
@@ -390,6 +397,7 @@ def _title(entries: Sequence[Entry]) -> str:
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
     identities = [entry.run for entry in entries]
+    known = f"{len(states)} ({between})" if identities[0].names_states else "unknown"
     named = " or ".join(sorted({run.protocol_name for run in identities if run.protocol_name}))
     common = [
         each
@@ -400,6 +408,7 @@ def _title(entries: Sequence[Entry]) -> str:
     feedback = identities[0].feedback
     told = [*([f"feedback {feedback}"] if feedback else []), *common, *(f"motion {each}" for each in motion)]
     beside = "".join(f", {in_markdown(each)}" for each in told)
+    beside = f", imported{beside}" if identities[0].imported else beside
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
         f"clock `{in_markdown_code(str(run.clock))}` ({format_clock_of(run)})"
@@ -407,7 +416,7 @@ def _title(entries: Sequence[Entry]) -> str:
     ]
     return (
         f"Protocol {in_markdown(named) + ' ' if named else ''}`{protocol}`{beside}{files}, "
-        f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
+        f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {known}, "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {str(PAUSED)} else ', ' + ' or '.join(clocks)}"
     )

@@ -9,6 +9,8 @@ from contracts.errors import UsageError, pluralize
 from eval.records.protocol import differences_of
 from eval.records.reader import RunIdentity, RunRecords
 
+Episodes = Mapping[EpisodeKey, EpisodeResult]
+
 _MOST_NAMED = 3  # missing episodes in a message
 _CHOSEN_BY = {"seeds": "--seeds", "tasks": "--task-ids", "initial states": "--init-ids"}
 """What tells episodes of one suite apart, and the option that chooses it."""
@@ -21,6 +23,9 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
         UsageError: A run cannot be read, or the two differ in assets or protocol.
     """
     a, b = run_a.identity, run_b.identity
+    if a.imported or b.imported:
+        _require_one_stated(a, b)
+        return a, b
     if a.assets.digest != b.assets.digest and a.suite_hashes.keys() & b.suite_hashes.keys():
         raise UsageError(
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
@@ -36,6 +41,44 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
             "play one of them again with what the other has"
         )
     return a, b
+
+
+def _require_one_stated(a: RunIdentity, b: RunIdentity) -> None:
+    """Refuse runs, one of which is imported, that are not said to be of one protocol by name."""
+    if a.protocol_name == b.protocol_name and a.protocol_name and not a.protocol_name.endswith("*"):
+        return
+    told = [
+        f"{run.run_id} {'is imported as' if run.imported else 'was played under'} "
+        f"{run.protocol_name or 'a protocol without a name'}{'; '.join(['', *run.protocol_changes])}"
+        for run in (a, b)
+    ]
+    raise UsageError(
+        f"{' and '.join(told)}: different protocols are not compared; play one with --protocol as the other, "
+        "or import it with the protocol under which it was played"
+    )
+
+
+def of_common_tasks(run_a: RunRecords, run_b: RunRecords, *, partial: bool) -> tuple[Episodes, Episodes]:
+    """The episodes of the tasks that both runs have.
+
+    Raises:
+        UsageError: There is none, or without `partial`, a run has others.
+    """
+    runs = run_a, run_b
+    tasks_a, tasks_b = ({(key.suite, key.task_id) for key in run.episodes} for run in runs)
+    common = tasks_a & tasks_b
+    if not common or (not partial and tasks_a != tasks_b):
+        told = ", ".join(
+            f"{run.folder.run_id} has {pluralize(len(tasks), 'task')}"
+            for run, tasks in zip(runs, (tasks_a, tasks_b), strict=True)
+        )
+        remedy = f"; give --partial to compare the {len(common)} that both have" if common else ""
+        raise UsageError(f"{told}, and they are not the same{remedy}")
+    of_a, of_b = (
+        {key: each for key, each in run.episodes.items() if (key.suite, key.task_id) in common}
+        for run in runs
+    )
+    return of_a, of_b
 
 
 def require_same_episodes(*runs: RunRecords) -> None:

@@ -84,6 +84,8 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> tuple[Sweep
 
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
+    for shard in (each for each in shards if "imported" in manifests[each]):
+        raise UsageError(f"{shard.run_id} is imported; join files before that, or runs that were played here")
     configs = [
         check(RunConfig, each["config"], source=str(folder.manifest_path))
         for folder, each in manifests.items()

@@ -110,6 +110,8 @@ def facts(run: ReportedRun) -> dict[str, str]:
 
 
 def _format_suite(world: Mapping[str, Any]) -> str:
+    if "suite" not in world:
+        return "as stated when it was imported"
     suite = world["suite"]
     motion = suite.get("motion")
     parts = [

@@ -14,7 +14,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import PairOutcome, PairTable, Unpaired
+from eval.report.comparison import Graded, PairTable, Unpaired
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
@@ -70,7 +70,7 @@ def test_pairs_are_counted_by_who_solved_them_and_p_values_of_suites_are_correct
     pairs = compare(a.folder, b.folder).overall
     assert (pairs.both, pairs.only_a, pairs.only_b, pairs.neither) == (2, 3, 1, 2)
     assert (pairs.percent_a, pairs.percent_b) == (62.5, 37.5)
-    assert pairs.mcnemar_p == pytest.approx(0.625)
+    assert pairs.p_value == pytest.approx(0.625)
     errors = compare(run_with(tmp_path / "c", "sset").folder, run_with(tmp_path / "d", "sest").folder)
     assert (errors.overall.graded, errors.overall.n_errors_a, errors.overall.n_errors_b) == (2, 1, 1)
     assert errors.actions.n_queries == 2, "pairs with an error are left out"
@@ -78,7 +78,7 @@ def test_pairs_are_counted_by_who_solved_them_and_p_values_of_suites_are_correct
         RunBuilder.at(tmp_path / x).add_all(8 * x, suite="libero_goal").add_all(6 * x).folder for x in "st"
     )
     comparison = compare(whole, none)
-    goal = 2 * comparison.per_suite["libero_goal"].mcnemar_p
+    goal = 2 * comparison.per_suite["libero_goal"].p_value
     assert comparison.suite_p_values == pytest.approx({"libero_goal": goal, "libero_object": 0.03125})
 
 
@@ -369,8 +369,8 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
     counts = {(True, True): both, (True, False): only_a, (False, True): only_b, (False, False): neither}
     solved = [pair for pair, count in counts.items() for _ in range(count)]
-    pairs = [PairOutcome(*pair, state, 7) for state, pair in enumerate(solved)]
-    return PairTable(n_episodes=len(pairs) + errors, n_errors_a=0, n_errors_b=errors, pairs=pairs)
+    a, b = ([Graded(pair[side], state, 7) for state, pair in enumerate(solved)] for side in (0, 1))
+    return PairTable(n_episodes=len(solved) + errors, n_errors_a=0, n_errors_b=errors, a=a, b=b)
 
 
 @pytest.mark.parametrize(

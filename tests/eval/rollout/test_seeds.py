@@ -115,7 +115,7 @@ def test_a_comparison_is_over_initial_states(tmp_path, capsys):
     pairs = compare(a.folder, b.folder).overall
     assert (pairs.graded, pairs.only_a, pairs.only_b) == (30, 0, 14)
     assert pairs.independent < 0.6
-    assert pairs.mcnemar_p == pytest.approx(2 / 2**6), "of six states in which the runs differ"
+    assert pairs.p_value == pytest.approx(2 / 2**6), "of six states in which the runs differ"
     eval_compare.app([str(a.path), str(b.path)], result_action="return_value")
     said = capsys.readouterr().out
     assert "40.0 ± 10.0 %" in said

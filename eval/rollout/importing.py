@@ -1,0 +1,424 @@
+"""Results of other programs as run folders: LeRobot's, vla-evaluation-harness's, and tables of episodes."""
+
+import csv
+import dataclasses
+import hashlib
+import io
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from configs.errors import check
+from configs.load import load, names
+from configs.paths import parse_json_object, read_text
+from configs.protocol import ProtocolConfig
+from configs.schema import Name, RunConfig
+from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts
+from contracts.errors import UsageError, pluralize, unknown
+from eval.metrics.results_file import results_of
+from eval.metrics.rows import RunRows
+from eval.records import provenance
+from eval.records.json_files import write_json
+from eval.records.protocol import NO_ASSETS, protocol_hash, suite_hash
+from eval.records.reader import Imported, RunRecords
+from eval.records.run_folders import begin, end_attempt, locked_run, new_run
+from eval.records.schema import RunFolder
+from sim_envs.suite import InitIds, find_suite, open_suite, suite_names
+
+_CSV_COLUMNS = "task (or task_id) and outcome (or success); known, too, are suite, init_id, seed and steps"
+_OUTCOMES = {
+    **{each.value: each for each in Outcome},
+    **dict.fromkeys(("true", "1", "1.0"), Outcome.SUCCESS),
+    **dict.fromkeys(("false", "0", "0.0"), Outcome.FAILURE),
+}
+_MOST_EPISODES = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForeignEpisode:
+    """An episode as another program recorded it."""
+
+    where: str  # its place in the file
+    suite: str | None  # None if the file does not say
+    task: int | str  # its number in the suite, or its name or instruction
+    trial: int  # its number within the task, or the initial state's
+    seed: int | None = None  # None if the file does not say
+    outcome: Outcome
+    steps: int = 0  # 0 if unknown
+    wall_s: float = 0.0
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForeignResults:
+    """What a file holds."""
+
+    runner: str  # the program that wrote it
+    episodes: Sequence[ForeignEpisode]
+    # Whether trials are initial states; None if the file does not say.
+    names_states: bool | None = None
+
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _LeRobotMetrics(BaseModel):
+    successes: list[bool]
+
+
+class _LeRobotTask(BaseModel):
+    task_group: Name
+    task_id: Count
+    metrics: _LeRobotMetrics
+
+
+class _LeRobotOverall(BaseModel):
+    n_episodes: Count
+
+
+class _LeRobotFile(BaseModel):
+    per_task: list[_LeRobotTask]
+    overall: _LeRobotOverall
+
+
+def _read_lerobot(content: Mapping[str, Any], file: str) -> ForeignResults:
+    """The `eval_info.json` of `lerobot-eval`. It does not say in which states the trials began."""
+    read = check(_LeRobotFile, content, source=file)
+    episodes = [
+        ForeignEpisode(
+            where=f"per_task[{number}].metrics.successes[{trial}]",
+            suite=task.task_group,
+            task=task.task_id,
+            trial=trial,
+            outcome=Outcome.SUCCESS if success else Outcome.FAILURE,
+        )
+        for number, task in enumerate(read.per_task)
+        for trial, success in enumerate(task.metrics.successes)
+    ]
+    if len(episodes) != read.overall.n_episodes:
+        raise UsageError(
+            f"{file}: overall.n_episodes is {read.overall.n_episodes}, and per_task has {len(episodes)}; "
+            "give the whole file"
+        )
+    return ForeignResults(runner="LeRobot", episodes=episodes)
+
+
+class _VlaEvalEpisode(BaseModel):
+    episode_id: Count
+    metrics: dict[str, Any] = {}
+    steps: Count | None = None
+    elapsed_sec: float | None = None
+    failure_reason: str | None = None
+    failure_detail: str | None = None
+    init_id: Count | None = None  # in this project's exports
+    seed: Count | None = None
+
+
+class _VlaEvalTask(BaseModel):
+    task: str
+    episodes: list[_VlaEvalEpisode]
+    num_episodes: Count
+
+
+class _VlaEvalFile(BaseModel):
+    benchmark: str
+    tasks: list[_VlaEvalTask]
+    config: dict[str, Any] = {}
+    seed: Count | None = None
+    num_episodes_total: Count | None = None
+
+
+def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
+    """An aggregate of vla-evaluation-harness, whose episode i of a task begins in initial state i."""
+    read = check(_VlaEvalFile, content, source=file)
+    parameters = read.config.get("params")
+    suite = parameters.get("suite") if isinstance(parameters, Mapping) else None
+    episodes = []
+    for number, task in enumerate(read.tasks):
+        if len(task.episodes) != task.num_episodes:
+            raise UsageError(
+                f"{file}: tasks[{number}].num_episodes is {task.num_episodes}, and it has "
+                f"{len(task.episodes)}; give the whole file"
+            )
+        for place, each in enumerate(task.episodes):
+            where = f"tasks[{number}].episodes[{place}]"
+            failed = each.failure_reason
+            success = each.metrics.get("success", False if failed else None)
+            if success not in (True, False):
+                raise UsageError(f"{file}: {where}.metrics.success is {success!r}; give true or false")
+            invalid = failed == Outcome.INVALID_ACTION
+            raised = Outcome.INVALID_ACTION if invalid else Outcome.ERROR
+            episodes.append(
+                ForeignEpisode(
+                    where=where,
+                    suite=suite,
+                    task=task.task,
+                    trial=each.episode_id if each.init_id is None else each.init_id,
+                    seed=read.seed if each.seed is None else each.seed,
+                    outcome=raised if failed else Outcome.SUCCESS if success else Outcome.FAILURE,
+                    steps=each.steps or 0,
+                    wall_s=each.elapsed_sec or 0.0,
+                    error=(each.failure_detail or failed) if failed else None,
+                )
+            )
+    return ForeignResults(runner="vla-evaluation-harness", episodes=episodes, names_states=True)
+
+
+def _read_csv(text: str, file: str) -> ForeignResults:
+    """A table of episodes."""
+    lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    columns = tuple(lines.fieldnames or ())
+    if {"task", "task_id"}.isdisjoint(columns) or {"outcome", "success"}.isdisjoint(columns):
+        raise UsageError(f"{file}, line 1: has columns {', '.join(columns) or 'none'}; give {_CSV_COLUMNS}")
+    trials, episodes = defaultdict[Any, Iterator[int]](itertools.count), []
+    try:
+        for line in lines:
+            where = f"line {lines.line_num}"
+            if None in line or None in line.values():
+                raise UsageError(f"{file}, {where}: has not {len(columns)} values, as the headings")
+
+            def whole(name: str, line: Mapping[str, str] = line, where: str = where) -> int | None:
+                value = line.get(name, "").strip()
+                if not value:
+                    return None
+                if not value.isdecimal() or len(value) > 10:
+                    raise UsageError(f"{file}, {where}: {name} is {value!r}; give a number from 0")
+                return int(value)
+
+            said = line.get("outcome", line.get("success", "")).strip().lower()
+            if (outcome := _OUTCOMES.get(said)) is None:
+                raise unknown(f"outcome in {file}, {where}:", said, list(_OUTCOMES))
+            number, suite, seed = whole("task_id"), line.get("suite") or None, whole("seed")
+            task: int | str = line.get("task", "") if number is None else number
+            if number is None and isinstance(task, str) and task.isdecimal():
+                task = int(task)
+            state = whole("init_id")
+            if state is None and "init_id" in columns:
+                raise UsageError(f"{file}, {where}: init_id is empty; give the number of an initial state")
+            episodes.append(
+                ForeignEpisode(
+                    where=where,
+                    suite=suite,
+                    task=task,
+                    trial=next(trials[suite, task, seed]) if state is None else state,
+                    seed=seed,
+                    outcome=outcome,
+                    steps=whole("steps") or 0,
+                    error=(line.get("error") or said) if outcome.has_traceback else None,
+                )
+            )
+    except csv.Error as error:
+        raise UsageError(f"{file}, line {lines.line_num}: {error}; give a CSV file") from None
+    return ForeignResults(runner="CSV", episodes=episodes, names_states="init_id" in columns)
+
+
+def read_results(path: Path) -> ForeignResults:
+    """The episodes of a file, whose content says of which format it is.
+
+    Raises:
+        UsageError: The file is cut off, or of no known format; names the place and what is expected.
+    """
+    text, file = read_text(path), str(path)
+    if path.suffix.lower() == ".csv":
+        found = _read_csv(text, file)
+    else:
+        content = parse_json_object(text, file)
+        if "per_task" in content:
+            found = _read_lerobot(content, file)
+        elif "tasks" in content:
+            found = _read_vla_eval(content, file)
+        else:
+            raise UsageError(
+                f"{file}: has neither per_task, as LeRobot's eval_info.json, nor tasks, as "
+                f"vla-evaluation-harness's aggregate; give one of them, or a CSV file with {_CSV_COLUMNS}"
+            )
+    if not 0 < len(found.episodes) <= _MOST_EPISODES:
+        raise UsageError(
+            f"{file}: has {pluralize(len(found.episodes), 'episode')}; give 1 to {_MOST_EPISODES}"
+        )
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task:
+    """A task of a suite."""
+
+    task_id: int
+    name: str
+    instruction: str
+    init_ids: InitIds | None  # None if the suite is not one of ours
+
+
+def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict[int | str, _Task]:
+    """The tasks by number, name and instruction; those of a suite that is not ours are numbered by name."""
+    if suite not in suite_names():
+        names = sorted({each.task for each in episodes if isinstance(each.task, str)})
+        ids: dict[int | str, int] = {name: number for number, name in enumerate(names)}
+        ids |= {each.task: each.task for each in episodes if isinstance(each.task, int)}
+        return {
+            task: _Task(task_id=number, name=str(task), instruction=str(task), init_ids=None)
+            for task, number in ids.items()
+        }
+    opened, found = open_suite(suite), dict[int | str, _Task]()
+    for task in opened.tasks():
+        known = _Task(
+            task_id=task.task_id,
+            name=task.name,
+            instruction=task.language,
+            init_ids=opened.init_ids(task),
+        )
+        found |= dict.fromkeys((task.task_id, task.name, task.language), known)
+    for each in episodes:
+        if each.task not in found:
+            if isinstance(each.task, int):
+                last = max(known.task_id for known in found.values())
+                raise UsageError(
+                    f"{file}, {each.where}: {suite} has no task {each.task}; its task ids are 0 to {last}"
+                )
+            raise unknown(f"task of {suite} in {file}, {each.where}:", each.task, [*map(str, found)])
+    return found
+
+
+class _Suite(BaseModel):
+    suite: Name
+
+
+def _results(
+    found: ForeignResults, file: str, *, suite: str | None, seed: int, names_states: bool
+) -> list[EpisodeResult]:
+    """The episodes as records, in the order of the file.
+
+    Raises:
+        UsageError: An episode is unknown or there twice, or a task lacks one that another has.
+    """
+    by_suite = defaultdict[str, list[ForeignEpisode]](list)
+    for each in found.episodes:
+        if each.suite is None and suite is None:
+            raise UsageError(f"{file} does not name a suite; give --suite, such as libero_object")
+        by_suite[each.suite or suite or ""].append(each)
+    results: dict[EpisodeKey, EpisodeResult] = {}
+    places: dict[EpisodeKey, str] = {}
+    for name, episodes in by_suite.items():
+        check(_Suite, {"suite": name}, source=f"{file}, {episodes[0].where}")
+        tasks = _tasks_of(name, episodes, file)
+        for each in episodes:
+            task = tasks[each.task]
+            key = EpisodeKey(
+                suite=name,
+                task_id=task.task_id,
+                init_id=each.trial,
+                seed=seed if each.seed is None else each.seed,
+            )
+            if key in places:
+                raise UsageError(f"{file}, {each.where}: episode {key} is also {places[key]}; give it once")
+            stored = task.init_ids.stored if task.init_ids else _MOST_EPISODES
+            if names_states and not each.trial < stored:
+                raise UsageError(
+                    f"{file}, {each.where}: task {task.task_id} of {name} has {stored} initial states, 0 to "
+                    f"{stored - 1}, not {each.trial}"
+                )
+            places[key] = each.where
+            results[key] = EpisodeResult(
+                key=key,
+                task=task.name,
+                instruction=task.instruction,
+                language=task.instruction,
+                outcome=each.outcome,
+                steps=each.steps,
+                queries=0,
+                latency_ms={},
+                tokens=0,
+                requests=RequestCounts(),
+                policy_s=0.0,
+                wall_s=each.wall_s,
+                error=each.error,
+                traceback=each.error,
+            )
+        trials = {(key.init_id, key.seed) for key in results if key.suite == name}
+        for task_id in {key.task_id for key in results if key.suite == name}:
+            for init_id, of_seed in sorted(trials):
+                key = EpisodeKey(suite=name, task_id=task_id, init_id=init_id, seed=of_seed)
+                if key not in results:
+                    raise UsageError(
+                        f"{file}: episode {key} is missing, and other tasks have {init_id}; give every task "
+                        "the same episodes"
+                    )
+    return list(results.values())
+
+
+def _check_protocol(protocol: str, suites: Sequence[str]) -> None:
+    """Refuse a protocol that is not for one of our suites; that of others may have any name."""
+    ours = [find_suite(suite)[0] for suite in suites if suite in suite_names()]
+    known = [load(ProtocolConfig, name) for name in names(ProtocolConfig)]
+    named = [each for each in known if each.name == protocol]
+    if not named and any((suite.base or suite.name) in each.max_steps for suite in ours for each in known):
+        raise unknown("protocol", protocol, [each.name for each in known])
+    for suite in ours if named else ():
+        named[0].fields_of(suite)
+
+
+def import_results(
+    path: Path,
+    output_dir: Path,
+    *,
+    policy: str,
+    protocol: str,
+    suite: str | None = None,
+    seed: int = 7,
+    in_order: bool = False,
+) -> RunFolder:
+    """Write the results in a file as a run.
+
+    Args:
+        path: The file.
+        output_dir: Parent of the run's folder.
+        policy: The policy's name.
+        protocol: The protocol under which it was played.
+        suite: The suite, if the file does not name it.
+        seed: The seed, where the file does not say it.
+        in_order: Whether trial i began in initial state i, if the file does not say it.
+
+    Raises:
+        UsageError: Nothing is written; see `read_results` and `_results`.
+    """
+    found = read_results(path)
+    if in_order and found.names_states is not None:
+        raise UsageError(f"--in-order: {path} has initial states itself; leave it out")
+    names_states = in_order if found.names_states is None else found.names_states
+    episodes = _results(found, str(path), suite=suite, seed=seed, names_states=names_states)
+    suites = tuple(dict.fromkeys(each.key.suite for each in episodes))
+    _check_protocol(protocol, suites)
+    stated = {"protocol": protocol, "names_states": names_states}
+    described = {name: {"assets": dataclasses.asdict(NO_ASSETS), "imported": stated} for name in suites}
+    seeds = tuple(dict.fromkeys(each.key.seed for each in episodes))
+    manifest = {
+        "command": provenance.command(),
+        "mode": "actions",
+        "policy": policy,
+        "assets": dataclasses.asdict(NO_ASSETS),
+        "n_planned": len(episodes),
+        "config": {"policy": policy, "protocol": protocol, "seeds": list(seeds)},
+        "protocol": described,
+        "protocol_hash": protocol_hash(described),
+        "suite_hashes": {name: suite_hash(each) for name, each in described.items()},
+        "policy_inputs": {},
+        "imported": {
+            **dataclasses.asdict(Imported(runner=found.runner, names_states=names_states)),
+            "file": path.name,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        },
+        "git": provenance.git_state(),
+        "versions": provenance.versions(),
+    }
+    config = RunConfig(policy=policy, seeds=seeds)
+    with locked_run(new_run(output_dir, config, names_mode=False)) as own:
+        begin([own], [manifest])
+        for each in episodes:
+            own.folder.append(each)
+        write_json(own.folder.results_path, results_of(RunRows(RunRecords(own.folder))))
+        end_attempt(own.folder, "complete")
+    return own.folder

@@ -1,0 +1,233 @@
+"""Results of other programs become runs: compared, ranked, shown. What is wrong in them is one line."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from contracts.episode import Outcome
+from contracts.errors import UsageError
+from eval import import_results as command
+from eval.export import main as export
+from eval.records.reader import RunRecords
+from eval.records.run_folders import find_unfinished
+from eval.records.schema import RunFolder
+from eval.report.comparison_verdict import judge_all
+from eval.report.leaderboard import read_leaderboard
+from eval.rollout.importing import import_results
+from eval.rollout.merging import merge
+from tests.eval.factory import RunBuilder, compare, episode, key, run_rows, write_report
+
+FILES = Path(__file__).parent / "imports"
+LEROBOT, VLA_EVAL = FILES / "eval_info.json", FILES / "libero_object_aggregate.json"
+TABLE = "task_id,init_id,outcome\n0,0,success\n0,1,timeout\n1,0,true\n1,1,0\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text(TABLE)
+    return file
+
+
+def imported(file: Path, folder: Path, **how) -> RunFolder:
+    return import_results(file, folder, **{"policy": "act", "protocol": "lerobot", **how})
+
+
+def solved(run: RunFolder) -> dict[tuple[int, int], bool]:
+    return {(k.task_id, k.init_id): each.outcome is Outcome.SUCCESS for k, each in run.episodes().items()}
+
+
+def played(folder: Path, outcomes: str, protocol: str | None = "lerobot", **manifest) -> RunBuilder:
+    """A run of two tasks that was played here."""
+    run = RunBuilder.at(folder, config={"protocol": protocol, "seeds": [7]}, **manifest)
+    half = len(outcomes) // 2
+    for place, letter in enumerate(outcomes):
+        run.add(episode(key(place % half, place // half), "success" if letter == "s" else "timeout"))
+    return run
+
+
+def test_lerobots_file_has_the_episodes_of_each_task_whose_initial_states_are_unknown(tmp_path):
+    run = imported(LEROBOT, tmp_path)
+    assert [*solved(run).values()] == [*map(bool, (1, 1, 0, 1, 1, 0, 1, 0, 1, 0))]
+    first = next(iter(run.episodes().values()))
+    assert first.instruction == "pick up the alphabet soup and place it in the basket"
+    assert run_rows(run).overall.pc_success == 60.0
+    assert run_rows(run).overall.mean_steps is None
+    assert not RunRecords(run).identity.names_states
+    assert RunRecords(imported(LEROBOT, tmp_path, in_order=True)).identity.names_states
+
+
+def test_vla_evals_episodes_begin_in_their_states_and_its_errors_are_errors(tmp_path):
+    run = imported(VLA_EVAL, tmp_path, protocol="vla-eval")
+    assert solved(run)[0, 2] is False
+    row = run_rows(run).overall
+    assert (row.n_success, row.n_episodes, row.n_errors) == (6, 7, 1)
+    failed = run.episodes()[key(0, 1)]
+    assert (failed.outcome, failed.steps, failed.error) == (Outcome.ERROR, 31, "timeout=30s: no action")
+    assert RunRecords(run).identity.names_states
+
+
+def test_a_table_has_outcomes_in_words_or_numbers(tmp_path, table):
+    assert solved(imported(table, tmp_path, suite="libero_object")) == {
+        (0, 0): True,
+        (0, 1): False,
+        (1, 0): True,
+        (1, 1): False,
+    }
+    named = tmp_path / "named.csv"
+    named.write_text("suite,task,success\ncalvin,open drawer,1\ncalvin,close drawer,0\n")
+    run = imported(named, tmp_path, protocol="calvin-abcd")
+    assert {each.key.task_id: each.task for each in run.episodes().values()} == {
+        1: "open drawer",
+        0: "close drawer",
+    }
+
+
+def test_what_is_exported_here_is_imported_again(tmp_path, capsys):
+    run = played(tmp_path / "own", "sstt" + "stst")
+    for to, name in (("csv", "a.csv"), ("lerobot", "b.json")):
+        export(run.path, to=to, output=tmp_path / name)
+        assert solved(imported(tmp_path / name, tmp_path / to)) == solved(run.folder)
+    with (tmp_path / "a.csv").open() as lines:
+        assert len(list(csv.DictReader(lines))) == 8
+
+
+def test_runs_are_paired_where_initial_states_are_known(tmp_path):
+    own = played(tmp_path / "own", "ssttt" + "ststt")
+    for in_order in (True, False):
+        run = imported(LEROBOT, tmp_path, in_order=in_order)
+        comparison = compare(own.folder, run)
+        pairs = comparison.overall
+        assert pairs.paired is in_order
+        assert (pairs.percent_a, pairs.percent_b) == (40, 60)
+        sentence = judge_all(comparison).success.sentence
+        assert ("not paired, as initial states are unknown" in sentence) is not in_order
+        if in_order:
+            assert (pairs.only_a, pairs.only_b, pairs.both) == (2, 4, 2)
+        else:
+            low, high = pairs.difference_ci95
+            assert (low, high) == pytest.approx((-22.8, 56.1), abs=0.1), (
+                "Agresti and Caffo's of 4/10 and 6/10"
+            )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [("openpi", "openpi and .* imported as lerobot"), (None, "a protocol without a name and .* as lerobot")],
+)
+def test_another_protocol_is_not_compared_nor_with_partial(tmp_path, protocol, said):
+    own, run = played(tmp_path / "own", "stst", protocol), imported(LEROBOT, tmp_path)
+    for partial in (False, True):
+        with pytest.raises(UsageError, match=f"own was played under {said}"):
+            compare(own.folder, run, partial=partial)
+
+
+def test_imported_runs_are_ranked_among_themselves_and_shown(tmp_path):
+    played(tmp_path / "runs" / "own", "ssttt" + "ststt")
+    better = json.loads(LEROBOT.read_text())
+    for task in better["per_task"]:
+        task["metrics"]["successes"] = [True] * 5
+    (tmp_path / "better.json").write_text(json.dumps(better))
+    run = imported(LEROBOT, tmp_path / "runs")
+    imported(tmp_path / "better.json", tmp_path / "runs", policy="better")
+    tables = {table.title: table.table.rows for table in read_leaderboard([tmp_path / "runs"]).tables}
+    (title, rows), *_ = [(title, rows) for title, rows in tables.items() if "imported" in title]
+    assert "initial states: unknown" in title
+    assert [(entry.label, entry.rank.best) for entry in rows] == [
+        ("better (imported)", 1),
+        ("act (imported)", 2),
+    ]
+    assert len(tables) == 2
+    page = write_report([run.path], tmp_path / "page").read_text()
+    assert "act (imported)" in page
+
+
+def test_imported_results_are_neither_resumed_nor_joined(tmp_path):
+    run = imported(VLA_EVAL, tmp_path, protocol="vla-eval")
+    with pytest.raises(UsageError, match="nothing to resume: no unfinished run"):
+        find_unfinished(tmp_path, {"policy": "act"})
+    with pytest.raises(UsageError, match="is imported; join files"):
+        merge([run, run], tmp_path)
+
+
+def changed(file: Path, folder: Path, change) -> Path:
+    content = json.loads(file.read_text())
+    change(content)
+    broken = folder / file.name
+    broken.write_text(json.dumps(content))
+    return broken
+
+
+def _episodes(content: dict) -> list[dict]:
+    return content["tasks"][0]["episodes"]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        (LEROBOT, lambda c: c["per_task"].append(c["per_task"][0]), "n_episodes is 10, and per_task has 15"),
+        (LEROBOT, lambda c: c["per_task"][1].update(task_id=0), "successes[0]: episode libero_object.0.0.7"),
+        (LEROBOT, lambda c: c["per_task"][0].update(task_id=12), "libero_object has no task 12; its"),
+        (LEROBOT, lambda c: c["per_task"][0]["metrics"].pop("successes"), "successes is missing"),
+        (LEROBOT, lambda c: c["per_task"][0]["metrics"].update(successes=["maybe"]), "successes.0"),
+        (LEROBOT, lambda c: c.pop("per_task"), "has neither per_task"),
+        (VLA_EVAL, lambda c: _episodes(c).pop(), "num_episodes is 4, and it has 3"),
+        (VLA_EVAL, lambda c: c["tasks"][0].update(task="pick up the alphabet soap"), "did you mean 'pick up"),
+        (VLA_EVAL, lambda c: _episodes(c)[1].update(episode_id=0), "also tasks[0].episodes[0]"),
+        (VLA_EVAL, lambda c: _episodes(c)[3].update(episode_id=4), "episode libero_object.0.3.7 is missing"),
+        (VLA_EVAL, lambda c: _episodes(c)[3].update(episode_id=50), "has 50 initial states"),
+        (VLA_EVAL, lambda c: _episodes(c)[3]["metrics"].clear(), "metrics.success is None"),
+        (VLA_EVAL, lambda c: c["config"].clear(), "does not name a suite; give --suite"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_refused_in_a_line_that_names_the_place(tmp_path, file, change, said):
+    broken = changed(file, tmp_path, change)
+    with pytest.raises(UsageError) as refusal:
+        imported(broken, tmp_path / "runs")
+    assert said in str(refusal.value)
+    assert file.name in str(refusal.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "task_id,init_id\n0,0\n",
+            "line 1: has columns task_id, init_id; give task (or task_id) and outcome",
+        ),
+        (TABLE + "1,2\n", "line 6: has not 3 values"),
+        (TABLE + "1,2,sucess\n", "line 6: 'sucess'; did you mean 'success'"),
+        (TABLE + "1,1,success\n", "line 6: episode libero_object.1.1.7 is also line 5"),
+        (TABLE + "1,2,success\n", "episode libero_object.0.2.7 is missing"),
+        (TABLE + "1,-2,success\n", "line 6: init_id is '-2'; give a number from 0"),
+        (TABLE + '1,"2,success\n', "give a CSV file"),
+        ("task_id,init_id,outcome\n", "has 0 episodes"),
+        ("", "has columns none"),
+    ],
+)
+def test_a_broken_table_is_refused_in_a_line_that_names_the_row(tmp_path, table, text, said):
+    table.write_text(text)
+    with pytest.raises(UsageError) as refusal:
+        imported(table, tmp_path / "runs", suite="libero_object")
+    assert said in str(refusal.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_command_says_what_it_read_and_what_it_cannot_use(tmp_path, capsys, refused):
+    given = [LEROBOT, "--policy", "act", "--output-dir", tmp_path / "runs"]
+    command.app([*map(str, given), "--protocol", "lerobot"], result_action="return_value")
+    said = capsys.readouterr().out
+    assert "act solved 60 % of 10 episodes (95 % interval 31 to 83 %)." in said
+    assert "Initial states are unknown" in said
+    cut = tmp_path / "cut.json"
+    cut.write_text(LEROBOT.read_text()[:400])
+    for words, told in (
+        ([*given, "--protocol", "lerobt"], "unknown protocol 'lerobt'; did you mean 'lerobot'"),
+        ([cut, *given[1:], "--protocol", "lerobot"], "cut.json: not JSON"),
+        ([VLA_EVAL, *given[1:], "--protocol", "lerobot", "--in-order"], "--in-order: "),
+        ([tmp_path / "none.json", *given[1:], "--protocol", "lerobot"], "none.json"),
+    ):
+        assert told in refused(command.app, *words)
