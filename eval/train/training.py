@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime as dt
+import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     Returns the exit code: 0, also after the time limit; 130 after Ctrl-C. Demonstrations, model, robot,
     rollouts and options that do not fit are a UsageError, and nothing is trained.
     """
-    began = time.monotonic()
+    ends_at = math.inf if minutes is None else time.monotonic() + 60 * minutes
     if not options.trains_actions and options.start_from is not None:
         options = _of_policy(options)
     rollouts = rollouts_of(options)
@@ -62,54 +63,68 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     training, tokenizer = training_of(options), _tokenizer_of(options)
     if rollouts is not None:  # checked now rather than at the first checkpoint
         _check_rollouts(rollouts, training, options)
-    demonstrations = [Demonstrations(data) for data in options.data]
-    for dataset in demonstrations if options.trains_actions else ():
-        dataset.check_robot(training.embodiment)
-    samples = Samples.joined([dataset.samples(training.model) for dataset in demonstrations])
+    samples = _read_samples(options, training)
     console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(samples)} frames of {', '.join(options.data)} → {shown(folder)}",
         soft_wrap=True,
     )
-
-    interrupts = DeferredSignals()
-    with contextlib.ExitStack() as unsaved:  # entered while there are steps to be saved
-
-        def is_over() -> bool:
-            time_is_up = minutes is not None and time.monotonic() - began > 60 * minutes
-            return interrupts.received or time_is_up
-
-        def should_stop() -> bool:
-            if not interrupts.entered:
-                unsaved.enter_context(interrupts)
-            return is_over()
-
-        def roll_out(_: int, saved: Path) -> Mapping[str, float]:
-            """Success rates of a checkpoint's rollouts, in percent, by suite."""
-            unsaved.close()
-            if rollouts is None or is_over():
-                return {}
-            run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": shown(saved)}))
-            executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
-            (results,) = run_evaluation(prepare([run], executor=executor), monitor=EvaluationConsole)
-            rates = {suite: row.pc_success for suite, row in results.suites.items()}
-            return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
-
+    course = _Course(folder, rollouts, num_envs=options.eval_num_envs, ends_at=ends_at)
+    with course.unsaved:
         try:
             train(
                 folder,
                 training,
                 samples,
                 tokenizer,
-                on_checkpoint=roll_out,
+                on_checkpoint=course.roll_out,
                 on_log=lambda step, numbers: console.print(_line(step, options, numbers)),
-                should_stop=should_stop,
+                should_stop=course.should_stop,
             )
-            interrupted = interrupts.received
+            interrupted = course.signals.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
     _print_how_to_resume(console, folder, options, training.embodiment)
     return INTERRUPTED if interrupted else 0
+
+
+class _Course:
+    """When a training stops, and the rollouts of its checkpoints."""
+
+    def __init__(self, folder: Path, rollouts: RunConfig | None, *, num_envs: int, ends_at: float) -> None:
+        self._folder, self._rollouts, self._num_envs = folder, rollouts, num_envs
+        self._ends_at = ends_at  # by `time.monotonic`, seconds
+        self.signals = DeferredSignals()
+        self.unsaved = contextlib.ExitStack()  # has `signals` while there are steps to be saved
+
+    def should_stop(self) -> bool:
+        """Whether the training stops after a step, which it then saves."""
+        if not self.signals.entered:
+            self.unsaved.enter_context(self.signals)
+        return self._is_over()
+
+    def roll_out(self, _: int, saved: Path) -> Mapping[str, float]:
+        """Success rates of a checkpoint's rollouts, in percent, by suite."""
+        self.unsaved.close()
+        if self._rollouts is None or self._is_over():
+            return {}
+        config = self._rollouts.model_copy(update={"policy": shown(saved)})
+        run = new_run(self._folder / "rollouts", config)
+        executor = choose_executor(ExecutionConfig(num_envs=self._num_envs))
+        (results,) = run_evaluation(prepare([run], executor=executor), monitor=EvaluationConsole)
+        rates = {suite: row.pc_success for suite, row in results.suites.items()}
+        return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
+
+    def _is_over(self) -> bool:
+        return self.signals.received or time.monotonic() > self._ends_at
+
+
+def _read_samples(options: TrainConfig, training: TrainingConfig) -> Samples:
+    """The frames of all demonstrations, which must be of the robot that is trained."""
+    demonstrations = [Demonstrations(data) for data in options.data]
+    for dataset in demonstrations if options.trains_actions else ():
+        dataset.check_robot(training.embodiment)
+    return Samples.joined([dataset.samples(training.model) for dataset in demonstrations])
 
 
 def _tokenizer_of(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:

@@ -16,11 +16,11 @@ from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
 from contracts.errors import UsageError, unknown
 from contracts.redaction import redact
-from oxygen.model.config import PRESETS
+from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
-from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_checkpoint, write_safetensors
+from oxygen.weights.formats import SINGLE_FILE, SUFFIX, Checkpoint, open_checkpoint, write_safetensors
 from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
 from oxygen.weights.lora import merged
 from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
@@ -81,17 +81,8 @@ def convert(
     checkpoint = open_checkpoint(local)
     if merge_lora is not None:
         checkpoint = merged(checkpoint, merge_lora, str(source))
-    fits = fitting_configs(checkpoint.tensors)
-    config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
-    check_parameters(checkpoint.tensors, config, str(source))
-    if model is not None and model not in fits:
-        raise unknown("model", model, fits, remedy=f"{source} fits only these.")
-    arrays = {
-        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    for path, array in arrays.items():  # before anything is written: it may be damaged
-        checkpoint.read(path, array)
+    fits, config = _fitting(checkpoint, model, str(source))
+    arrays = _read_arrays(checkpoint, dtype)  # before anything is written: it may be damaged
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
@@ -99,13 +90,39 @@ def convert(
     if not single:
         _copy_companions(home, draft)
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
-        shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
-        sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
-        description = {"source": redact(str(source)), "fits": fits, "sizes": sizes}
-        (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
+        _write_config(draft / CONFIG_FILE, config, fits, source=redact(str(source)))
     write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=" ".join(fits))
     draft.rename(target)
     return target if single else target / SINGLE_FILE
+
+
+def _fitting(checkpoint: Checkpoint, model: str | None, source: str) -> tuple[list[str], Pi05Config]:
+    """The known policies with these shapes, which must include `model`, and their sizes."""
+    fits = fitting_configs(checkpoint.tensors)
+    config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
+    check_parameters(checkpoint.tensors, config, source)
+    if model is not None and model not in fits:
+        raise unknown("model", model, fits, remedy=f"{source} fits only these.")
+    return fits, config
+
+
+def _read_arrays(checkpoint: Checkpoint, dtype: str | None) -> dict[str, np.ndarray]:
+    """All tensors, in `dtype` or their own."""
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    for path, array in arrays.items():
+        checkpoint.read(path, array)
+    return arrays
+
+
+def _write_config(path: Path, config: Pi05Config, fits: Sequence[str], *, source: str) -> None:
+    """Write the sizes that shape a model's parameters."""
+    shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
+    sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
+    description = {"source": source, "fits": fits, "sizes": sizes}
+    path.write_text(json.dumps(description, indent=2) + "\n")
 
 
 def _copy_companions(home: Path, draft: Path) -> None:

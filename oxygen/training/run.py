@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,23 +74,13 @@ def train(
     """
     options, checkpoints = training.options, folder / CHECKPOINTS
     with locked(folder):
-        run = {
-            **training.identity(),
-            "demonstrations": samples.fingerprint(),
-            "vocabulary": hashlib.sha256(tokenizer.serialized).hexdigest(),
-        }
+        run = _identity(training, samples, tokenizer)
         check_same_run(folder, run)
         if options.trains_actions and not samples.valid.any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
         newest = checkpoint.newest(checkpoints)
         statistics = _statistics(training, samples, newest)
-        writer = checkpoint.CheckpointWriter(
-            training=training,
-            statistics=statistics,
-            tokenizer=tokenizer.serialized,
-            frames=len(samples),
-            start=_start(training, "float32") if options.start_share else None,
-        )
+        writer = _checkpoint_writer(training, samples, statistics, tokenizer)
         batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
         steps = _Steps(training, batches, newest)
         # After all checks: bad options leave no run file.
@@ -104,10 +95,7 @@ def train(
             # A training killed during a checkpoint's rollouts repeats these.
             if newest and not has_rollouts(folder, steps.done):
                 note(on_checkpoint(steps.done, newest))
-            ending = steps.done >= options.steps
-            while not ending:
-                steps.take_one()
-                ending = steps.done == options.steps or should_stop()
+            for ending in steps.take_all(should_stop):
                 saving = ending or steps.done % options.save_every == 0
                 if saving or steps.done % options.log_every == 0:
                     means = steps.means()
@@ -129,7 +117,7 @@ class _Steps:
 
     def __init__(self, training: TrainingConfig, batches: TrainingBatches, newest: Path | None) -> None:
         options, model = training.options, training.model
-        self._batches, self._batch = batches, options.batch
+        self._batches, self._options = batches, options
         self._objective = Objective(model=model, options=options, layout=batches.layout)
         # The model that an adapter is trained for.
         self._base = None if options.adapter is None else prepare(_start(training), model)
@@ -142,7 +130,15 @@ class _Steps:
             f"{options.batch}: a minute or more the first time"
         )
 
-    def take_one(self) -> None:
+    def take_all(self, should_stop: Callable[[], bool]) -> Iterator[bool]:
+        """Take steps until the last one or a stop request; yields after each whether it ends the training."""
+        is_last = self.done >= self._options.steps
+        while not is_last:
+            self._take_one()
+            is_last = self.done == self._options.steps or should_stop()
+            yield is_last
+
+    def _take_one(self) -> None:
         """Take a step. It is computed while the next batch is made."""
         if not self._metrics:
             self._since_s = time.perf_counter()
@@ -159,7 +155,31 @@ class _Steps:
         steps = jax.device_get(self._metrics)  # together, so that no step waits for the transfer
         self._metrics = []
         means = {name: float(np.mean([metrics[name] for metrics in steps])) for name in steps[0]}
-        return {**means, "samples_per_s": self._batch * len(steps) / (time.perf_counter() - self._since_s)}
+        seconds = time.perf_counter() - self._since_s
+        return {**means, "samples_per_s": self._options.batch * len(steps) / seconds}
+
+
+def _identity(
+    training: TrainingConfig, samples: Samples, tokenizer: SentencePieceTokenizer
+) -> dict[str, Any]:
+    """What a training must have in common with the one that it resumes."""
+    return {
+        **training.identity(),
+        "demonstrations": samples.fingerprint(),
+        "vocabulary": hashlib.sha256(tokenizer.serialized).hexdigest(),
+    }
+
+
+def _checkpoint_writer(
+    training: TrainingConfig, samples: Samples, statistics: Statistics, tokenizer: SentencePieceTokenizer
+) -> checkpoint.CheckpointWriter:
+    return checkpoint.CheckpointWriter(
+        training=training,
+        statistics=statistics,
+        tokenizer=tokenizer.serialized,
+        frames=len(samples),
+        start=_start(training, "float32") if training.options.start_share else None,
+    )
 
 
 def _statistics(training: TrainingConfig, samples: Samples, newest: Path | None) -> Statistics:
