@@ -172,6 +172,11 @@ class Row(SimulatedTime, Progress):
     videos: Sequence[str] = ()  # paths in the run's folder
     wall_s: float = 0.0  # wall time of all episodes, errors included
 
+    @property
+    def pc_with_errors(self) -> float | None:
+        """The success rate if errors were failures, as openpi counts them; None without errors."""
+        return 100 * self.n_success / (self.n_episodes + self.n_errors) if self.n_errors else None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskRow(Row):

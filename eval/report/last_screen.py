@@ -18,7 +18,7 @@ from eval.report.conclusion import Conclusion, conclude_runs
 from eval.report.labels import labels_of
 from eval.report.pages.reported_runs import merit, read_runs
 from eval.report.pages.run_report import REPORT, run_tables, write_report
-from eval.report.result_tables import MAIN, TEXTS_RIGHT, labelled
+from eval.report.result_tables import ERRORS, ERRORS_COUNTED, MAIN, TEXTS_RIGHT, labelled
 from eval.report.table import ELLIPSIS, Column, Table, to_terminal
 
 _MOST_ROWS = 4  # suites of one run, or folders, that are listed
@@ -70,7 +70,8 @@ def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
         rows = [*results[0].suites.items(), ("all suites", results[0].overall)]
     assets = [each.records.identity.assets.name for each in results]
     name = Column("run", str, align="left")
-    table = labelled(name, [*MAIN, *TEXTS_RIGHT], rows, title=badged(title, *assets) if title else "")
+    columns = [ERRORS_COUNTED if each is ERRORS else each for each in MAIN]
+    table = labelled(name, [*columns, *TEXTS_RIGHT], rows, title=badged(title, *assets) if title else "")
     return table if title else table.marked(badge(*assets))
 
 

@@ -370,6 +370,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         results.SEEDS.of(row_of),
         results.N.of(row_of),
         dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row_of),
+        results.WITH_ERRORS.of(row_of),
     ]
     details = results.details(entry.run.clock for entry in entries)
     others = [*results.MAIN, *details, *results.TEXTS]

@@ -94,6 +94,19 @@ SEEDS = Column(
     legend="mean ± standard deviation of the seeds' success rates",
 )
 ERRORS = Column("errors", lambda row: row.n_errors, when=any)
+WITH_ERRORS = Column(
+    "errors as failures",
+    lambda row: row.pc_with_errors,
+    percent,
+    short="errors as\nfailures",
+    legend="success rate if errors were failures, as openpi counts them",
+)
+ERRORS_COUNTED = Column(
+    "errors",
+    lambda row: f"{row.n_errors}: {percentage(row.pc_with_errors, 0)} %" if row.n_errors else None,
+    short="errors =\nfailures",
+)
+"""Both in one column, for the end of a run."""
 MAIN = [
     Column("solved", lambda row: f"{row.n_success}/{row.n_episodes}"),
     SUCCESS,
@@ -125,6 +138,7 @@ _CHARGED = {"unit": "ms", "legend": "what the clock charges until the actions an
 _STEPS = {"legend": "control steps until actions arrive and until the next query, median"}
 _MEASURED = {"unit": "ms", "legend": "latency on this machine, p50 / p95"}
 DETAILS = [
+    WITH_ERRORS,
     Column("progress", _progress, percent, legend="criteria of the task that were met, mean"),
     Column(
         "held",

@@ -2,11 +2,16 @@
 
 import csv
 import io
+import re
 
 import pytest
 
 from configs.console import TextConsole
+from configs.schema import RunConfig
 from contracts.episode import Share
+from eval.records.run_folders import Run
+from eval.report.last_screen import show_last_screen
+from eval.report.leaderboard import leaderboard_markdown, read_leaderboard
 from eval.report.result_tables import DETAILS, MAIN, TEXTS, TEXTS_RIGHT, labelled
 from eval.report.table import (
     Column,
@@ -20,7 +25,7 @@ from eval.report.table import (
     to_markdown,
     to_terminal,
 )
-from tests.eval.factory import RunBuilder, episode, key, run_rows, scores
+from tests.eval.factory import RunBuilder, episode, key, run_rows, scores, write_report
 
 HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
@@ -158,3 +163,18 @@ def test_progress_has_a_column_where_it_is_more_than_success(tmp_path, progress,
     row = run_rows(run.folder).overall
     assert row.pc_progress == 50 + 50 * progress
     assert ("progress" in table_of(DETAILS, run=row).records()[0]) == has_column
+
+
+def test_beside_a_rate_without_errors_stands_the_one_that_counts_them_as_failures(tmp_path):
+    """Where there are errors: at the end of a run, in its report and in a leaderboard."""
+    for name, outcomes in (("sound", "sst"), ("broken", "sset")):
+        run = RunBuilder.at(tmp_path / name / "run").add_all(outcomes, simulated_s=5.0)
+        console = TextConsole(file=io.StringIO(), width=80)
+        show_last_screen(console, [Run(config=RunConfig(), folder=run.folder)], [run_rows(run.folder)])
+        board = leaderboard_markdown(read_leaderboard([tmp_path / name], error_budget=50))
+        page = write_report([tmp_path / name], tmp_path / f"{name}_page").read_text(encoding="utf-8")
+        told = [(console.file.getvalue(), "1: 50 %"), (board, "| 50.0 % |"), (page, "50.0 %")]
+        for shown, with_errors in told:
+            assert "66.7 %" in shown
+            assert (with_errors in shown) == (name == "broken")
+            assert bool(re.search(r"errors\s+as|errors =", shown)) == (name == "broken")
