@@ -8,6 +8,8 @@ from typing import Any
 
 from configs.cli import ranges
 from configs.errors import check
+from configs.load import load
+from configs.protocol import ProtocolConfig
 from configs.schema import ExecutionConfig, OverlapRule, PolicyConfig, RunConfig, VariantsConfig
 from contracts.clock import MEASURED
 from contracts.errors import UsageError
@@ -141,6 +143,8 @@ def prepare(
         variants.append(Variant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
     if remark := resolved.remark_for(configs):
         remarks.append(remark)
+    if (name := configs[0].protocol) and (elsewhere := load(ProtocolConfig, name).elsewhere):
+        remarks.append(f"Protocol {name} is followed, except: {elsewhere}.")
     return Evaluation(
         variants=tuple(variants),
         policy=resolved,

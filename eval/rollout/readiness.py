@@ -1,7 +1,10 @@
 """Whether a machine, some suites and a policy are ready for an evaluation, each check with its remedy."""
 
+import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from configs.assets import badge, badged
@@ -19,12 +22,21 @@ from sim_envs.suite import open_suite
 
 _SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
 
+_ANY = (10**6,)  # after every version
+_CHANGE_SCORES = (
+    ("mujoco", (3, 3, 3), (3, 4), "LIBERO's floor is darker: OpenVLA 88.4 → 69.8 % on libero_object"),
+    ("mujoco", (3, 4), _ANY, "the bowl of libero_spatial task 5 slips off its ramekin: 98 → 12 % there"),
+    ("lerobot", (0,), (0, 6, 1), "lerobot-eval before 0.6.1 skips or repeats stored initial states"),
+)
+"""Packages, the first of their versions that change scores, the first that do not, and what changes."""
+
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
     """All checks: of the machine, each suite of `config`, and its policy if one is chosen."""
     versions = provenance.versions()
     packages = [f"{package} {version}" for package, version in versions.items() if version]
     yield CheckResult.of("versions", ", ".join(packages))
+    yield from _versions_that_change_scores()
     yield attempt("LIBERO", lambda: _libero(versions["hf-libero"]), otherwise=Status.WARN)
     yield attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs, videos=True)
@@ -52,6 +64,19 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
                 yield dataclasses.replace(result, name=f"{name}: {result.name}")
         except UsageError as error:
             yield CheckResult.of(name, str(error), ok=False)
+
+
+def _versions_that_change_scores() -> Iterator[CheckResult]:
+    """A warning for each installed version of which it is known (docs/protocols.md)."""
+    for package, first, last, effect in _CHANGE_SCORES:
+        with contextlib.suppress(PackageNotFoundError):
+            found = version(package)
+            if first <= tuple(map(int, re.findall(r"\d+", found)[:3])) < last:
+                detail, remedy = (
+                    f"{package} {found}: {effect}",
+                    "see docs/protocols.md, and name it beside scores",
+                )
+                yield CheckResult(name="versions", status=Status.WARN, detail=detail, remedy=remedy)
 
 
 def demo_preset() -> str:

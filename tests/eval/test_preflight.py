@@ -1,5 +1,7 @@
 """`oxygen-eval preflight`: one line per check, the remedy where something is missing."""
 
+from importlib.metadata import PackageNotFoundError
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,31 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused
     assert failed == {"output folder", "disk", "memory", "policy"}
     assert any(line.strip().startswith("→") and "--output-dir" in line for line in lines)
     assert "num_envs is 4097: input should be less than" in refused(preflight.app, "--num-envs", 4097)
+
+
+@pytest.mark.parametrize(
+    ("package", "installed", "warned"),
+    [
+        ("mujoco", "3.2.3", ""),
+        ("mujoco", "3.3.3", "floor is darker"),
+        ("mujoco", "3.3.7", "floor is darker"),
+        ("mujoco", "3.4.0", "98 → 12 %"),
+        ("mujoco", "3.8.1", "98 → 12 %"),
+        ("lerobot", "0.6.0", "initial states"),
+        ("lerobot", "0.6.1", ""),
+        ("scipy", "1.0", ""),
+    ],
+)
+def test_versions_that_are_known_to_change_scores_are_warned_of(package, installed, warned, monkeypatch):
+    def version(name):
+        if name != package:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(checks, "version", version)
+    told = [f"{each.status} {each.detail}" for each in checks._versions_that_change_scores()]
+    assert len(told) == bool(warned)
+    assert all(each.startswith(f"warn {package} {installed}: ") and warned in each for each in told)
 
 
 def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan, overridden
 from sim_envs.fake import FakeSuite
 from sim_envs.scripted.policy import HORIZON
+from tests.commands import ROOT
 from tests.eval.rollout.scaled import played, suite_file
 
 STILL = {"policy": "noop", "mode": "actions", "video": "none"}
@@ -59,6 +60,16 @@ def test_a_run_under_a_protocol_resolves_to_what_its_runner_does(name):
         # A protocol that leaves the seed free takes the run's.
         assert str(resolved.env_seed) == ("stream 7" if env_seed == "stream" else env_seed)
         assert resolved.replan_steps == (16 if steps == "chunk" else steps)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_the_table_of_the_documentation_has_these_facts_and_their_source(name):
+    limits, settle_steps, gripper, trials, states, env_seed, replan, pixels, errors = FACTS[name]
+    told = limits[:1] if len(set(limits)) == 1 else limits
+    steps = replan if isinstance(replan, tuple) else (replan,)
+    cells = ["/".join(map(str, told)), f"{settle_steps}, {gripper}", trials, states, env_seed]
+    cells += ["/".join(map(str, steps)), f"{pixels}²", errors, load(ProtocolConfig, name).source]
+    assert f"| `{name}` | {' | '.join(map(str, cells))} |" in (ROOT / "docs/protocols.md").read_text()
 
 
 @pytest.mark.parametrize("suite", FIVE)
