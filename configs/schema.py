@@ -6,6 +6,7 @@ import itertools
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -27,6 +28,16 @@ from contracts.env_seed import BY_EPISODE, EnvSeed, parse_env_seed
 from contracts.errors import UsageError, unknown
 from contracts.mode import Mode
 from contracts.motion import Drift, ObjectMotion, Shuttle, Static, parse_motion
+from contracts.perturbation import (
+    ENTRY_POINTS as PERTURBATIONS,
+)
+from contracts.perturbation import (
+    UNPERTURBED,
+    Perturbations,
+    combined,
+    format_perturbations,
+    parse_perturbations,
+)
 from contracts.prompt import PromptField, prompt_fields
 from contracts.text_source import TextSource, parse_text_source
 
@@ -133,6 +144,24 @@ MotionOption = Annotated[ObjectMotion, *_spelled(parse_motion)]
 EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
 TextSourceOption = Annotated[TextSource, *_spelled(parse_text_source)]
 
+
+def _read_perturbations(value: Any) -> Any:
+    """Perturbations from one text or a list of them."""
+    if isinstance(value, str | list | tuple) and all(isinstance(each, str) for each in value):
+        others = [point.name for point in entry_points(group=PERTURBATIONS)]
+        return parse_perturbations(value if isinstance(value, str) else "+".join(value), others=others)
+    return value
+
+
+PerturbOption = Annotated[
+    Perturbations,
+    BeforeValidator(_read_perturbations),
+    PlainSerializer(format_perturbations),
+    Parameter(accepts_keys=False, consume_multiple=(1, None), negative_iterable=()),
+]
+"""Changes of one episode: `--perturb camera:3 light:2`."""
+_GridPerturbations = Annotated[PerturbOption, Parameter(n_tokens=1, consume_multiple=False)]
+
 _FIELD = "{'field': 'memory', 'format': 'Memory: {text}'}"
 
 
@@ -192,6 +221,7 @@ class SuiteConfig(Preset):
         env_seed: Seeding of the environment in stored initial states, as `contracts.env_seed` reads it.
         initial_states: `stored`, or `placement`: objects as the reset of the same number places them.
         base: The suite whose place it has in a protocol by name; None for itself.
+        perturb: Changes of its episodes, as `contracts.perturbation` reads them.
         test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
             are collected.
         environment: Further arguments of the class.
@@ -213,6 +243,7 @@ class SuiteConfig(Preset):
     settle_gripper: SettleGripper = "open"
     initial_states: InitialStates = "stored"
     base: Name | None = Field(default=None, exclude=True)
+    perturb: PerturbOption = UNPERTURBED
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
     folder: Path | None = Field(default=None, exclude=True)
@@ -419,6 +450,10 @@ class ScheduledConfig(EpisodesConfig):
             the suite's.
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+        perturb: Changes of the episodes, DIMENSION[:SEVERITY][@SECONDSs], such as camera:3 light:2@4s:
+            camera, light, background, appearance, noise, robot, layout, swap or wording, from 1 to 5 (default
+            3). Each episode is also played without them, as its control.
+        control: A run of the same episodes without perturbations, to compare with instead of playing it.
         feedback: Texts in the prompt of a policy that reads its own: own, none, truth (of the simulator, at
             once), truth:SECONDS (that late), truth-delayed (the truth at each request, delivered when the
             policy's own text would have been), or frozen:TEXT (a constant). Default: own.
@@ -431,6 +466,8 @@ class ScheduledConfig(EpisodesConfig):
     overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
     replan_steps: Annotated[Count | None, PROTOCOL] = None
     motion: Annotated[MotionOption | None, PROTOCOL] = None
+    perturb: Annotated[PerturbOption, PROTOCOL, Parameter(show_default=False)] = UNPERTURBED
+    control: Annotated[str | None, WHAT] = None
     feedback: Annotated[TextSourceOption | None, PROTOCOL] = None
 
 
@@ -510,11 +547,15 @@ class VariantsConfig(ScheduledConfig):
         mode: How actions and language are scheduled. Each of several modes is a variant: a run of its own.
             All variants play each episode before the next, and are compared. Default: unified, or actions for
             a policy without texts.
+        perturb_each: Perturb each of these dimensions alone, a run each, beside the control.
+        severities: At each of these severities. Default: 3.
         against: Another variant, the reference of the comparison. Default: the first in `mode`; in the demo,
             isolated.
     """
 
     mode: Annotated[Several[Mode], SERVING, Field(min_length=1)] = (Mode.UNIFIED,)
+    perturb_each: Annotated[Names, PROTOCOL] = ()
+    severities: Annotated[NumbersOf[int], PROTOCOL] = ()
     against: Annotated[Mode | None, SERVING] = None
 
     @property
@@ -522,22 +563,54 @@ class VariantsConfig(ScheduledConfig):
         """The modes of the variants, the reference first."""
         return tuple(dict.fromkeys(self.mode if self.against is None else (self.against, *self.mode)))
 
+    @property
+    def perturbed(self) -> tuple[Perturbations, ...]:
+        """The perturbations of the variants; the control's first, if it is played.
+
+        A UsageError for severities without `perturb_each`, or a control without perturbations.
+        """
+        if self.severities and not self.perturb_each:
+            raise UsageError(
+                f"--severities {' '.join(map(str, self.severities))} is for --perturb-each; write "
+                f"--perturb camera:{self.severities[0]}"
+            )
+        sets = [self.perturb]
+        if self.perturb_each:
+            named = [
+                (each.partition("@"), level)
+                for each in self.perturb_each
+                for level in self.severities or (3,)
+            ]
+            texts = [f"{name}:{level}{at}{time}" for (name, at, time), level in named]
+            sets = [combined((*self.perturb, *_read_perturbations(text))) for text in texts]
+        if self.control is not None and not any(sets):
+            raise UsageError(
+                f"--control {self.control} is what perturbed episodes are compared with; "
+                "give --perturb or --perturb-each"
+            )
+        played = [UNPERTURBED] if any(sets) and self.control is None else []
+        return tuple(dict.fromkeys([*played, *sets]))
+
     def variants(self) -> tuple[RunConfig, ...]:
-        """One run per mode. A deadline applies to mode `unified` only, if that is among them.
+        """One run per mode and perturbation. A deadline applies to mode `unified`, if that is among them.
 
         Options that contradict each other are a UsageError.
         """
-        shared = self.model_dump(exclude={"against"})
+        shared = self.model_dump(exclude={"against", "perturb_each", "severities"})
         without = {"deadline_ms": None} if "unified" in self.modes else {}
-        options = [shared | ({} if mode == "unified" else without) | {"mode": mode} for mode in self.modes]
+        options = [
+            shared | ({} if mode == "unified" else without) | {"mode": mode, "perturb": perturb}
+            for perturb in self.perturbed
+            for mode in self.modes
+        ]
         return tuple(check(RunConfig, each, source="the command line") for each in options)
 
     @classmethod
     def of(cls, variants: Sequence[RunConfig]) -> Self:
-        """Reconstruct the configuration from its runs."""
+        """Reconstruct the configuration from its runs, without their perturbations."""
         deadline_ms = next((each.deadline_ms for each in variants if each.deadline_ms is not None), None)
-        modes = {"mode": tuple(each.mode for each in variants), "deadline_ms": deadline_ms}
-        return cls.model_validate({**variants[0].model_dump(), **modes})
+        modes = {"mode": tuple(dict.fromkeys(each.mode for each in variants)), "deadline_ms": deadline_ms}
+        return cls.model_validate({**variants[0].model_dump(), **modes, "perturb": UNPERTURBED})
 
 
 class GridConfig(Preset):
@@ -546,6 +619,8 @@ class GridConfig(Preset):
     Attributes:
         clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
         motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
+        perturb: Changes of the episodes, joined by `+`, such as none camera:3 light:2+wording:1.
+            Default: none.
         feedback: Texts in the prompt of a policy that reads its own: own, none, truth, truth:SECONDS,
             truth-delayed, frozen:TEXT. Default: own.
         mode: How actions and language are scheduled. Default: unified.
@@ -560,6 +635,7 @@ class GridConfig(Preset):
 
     clock: Annotated[tuple[ClockOption, ...] | None, _AXIS, *_AS_GIVEN] = None
     motion: Annotated[tuple[MotionOption, ...] | None, _AXIS, *_AS_GIVEN] = None
+    perturb: Annotated[tuple[_GridPerturbations, ...] | None, _AXIS, *_AS_GIVEN] = None
     feedback: Annotated[tuple[TextSourceOption, ...] | None, _AXIS, *_AS_GIVEN] = None
     mode: Annotated[Several[Mode] | None, _AXIS] = None
     text_every: Annotated[Numbers | None, _AXIS] = None
@@ -585,8 +661,8 @@ class GridConfig(Preset):
 AXES = tuple(GridConfig.model_fields)
 """The options that a sweep can vary, the slowest first."""
 
-CONDITIONS = ("clock", "motion", "feedback")
-"""The axes of the environment: device, motion, and the origin of texts in the prompt."""
+CONDITIONS = ("clock", "motion", "perturb", "feedback")
+"""The axes of the environment: device, motion, perturbations, and the origin of texts in the prompt."""
 
 SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "text_every"))
 """The axes of the schedule, which may be optimised: all but conditions, mode and text rate."""

@@ -155,6 +155,7 @@ class EpisodeResult:
     # Why its texts are not graded, if the world failed to provide the truth; None if it did not fail.
     truth_error: str | None = None
     motion: MotionQuality = MotionQuality()  # quality of the motion
+    redraws: int = 0  # draws of its perturbations that were impossible, each replaced by the next
     # Compilations between warm-up and the episode's end; None if the policy does not compile.
     compiles_after_warm_up: int | None = None
     video: str | None = None  # path of the video, relative to the run's folder

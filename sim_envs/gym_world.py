@@ -17,6 +17,7 @@ from configs.installed import distribution_of, identify
 from configs.schema import Name, Preset, SuiteConfig, Wordings
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, install_command, one_line, unknown
+from contracts.hashing import hash_of
 from contracts.interface import (
     ActionChannels,
     ActionSpec,
@@ -31,6 +32,7 @@ from contracts.interface import (
 )
 from contracts.observation import Observation
 from sim_envs.gl import choose_backend, import_robosuite, load_triton_first, require_backend
+from sim_envs.perturbations.perturber import Perturber
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, as_number, checked_actions
 
@@ -49,6 +51,7 @@ class GymTask(Preset):
     # Further arguments of `gymnasium.make`, without those that the suite gives.
     kwargs: dict[str, Any] = Field(default_factory=dict)
     instruction: str = Field(min_length=1)
+    paraphrases: tuple[str, ...] = ()  # other wordings of it, held out
 
 
 class GymCamera(Preset):
@@ -162,6 +165,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`."""
 
     environment_type = GymEnvironment
+    perturbs = ("pictures",)
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Open the suite; a UsageError if its `environment` is invalid, or assets are named."""
@@ -204,10 +208,14 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         return InitIds(stored=self.environment.init_ids)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The YAML's instruction, which is the only wording."""
+        """The YAML's instruction, or one of its paraphrases, which are the held-out wordings."""
+        task = self.environment.tasks[key.task_id]
+        if wordings == "held_out" and task.paraphrases:
+            return key.choose(task.paraphrases)
         if wordings != "benchmark":
-            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'")
-        return self.environment.tasks[key.task_id].instruction
+            remedy = "; list `paraphrases` of its tasks for 'held_out'" if wordings == "held_out" else ""
+            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'{remedy}")
+        return task.instruction
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Check packages, environment ids, and the renderer if MuJoCo is used."""
@@ -241,12 +249,16 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
                     "let it take `render_mode`, or give the cameras the `key` of images in its observation"
                 )
             raise UsageError(f"{chosen.id} of {task.suite}: {error}; {remedy}") from error
-        return GymWorld(env, suite=self, language=chosen.instruction)
+        return GymWorld(env, suite=self, task=task)
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Environment ids, arguments, number of initial states, success criterion and versions."""
-        fields = {"tasks", "init_ids", "size_arguments", "success"}
-        return {**self.environment.model_dump(mode="json", include=fields), "versions": self._versions()}
+        fields, others = {"tasks", "init_ids", "size_arguments", "success"}, {"__all__": {"paraphrases"}}
+        described = self.environment.model_dump(mode="json", include=fields, exclude={"tasks": others})
+        if wordings != "benchmark":
+            listed = [task.paraphrases for task in self.environment.tasks]
+            described["wordings"] = {"name": wordings, "digest": hash_of(listed)}
+        return {**described, "versions": self._versions()}
 
     def _versions(self) -> dict[str, Any]:
         """What runs of each package; a UsageError if one is imported from elsewhere."""
@@ -307,16 +319,17 @@ class GymWorld(World):
         env: The environment, for controllers with privileged access.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, language: str) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, task: Task) -> None:
         """Wrap an environment of a suite, made without Gymnasium's time limit. The world closes it."""
         self.env = env
         self._config = suite.environment
         self._interface = suite.interface
-        self._language = language
+        self._task = task
         diverged = self._config.physics_error
         self._diverged = load_object(diverged, what="physics_error") if diverged else ()
         self._observed: Any = None
         self._finished = self._solved = self._closed = False
+        self.perturber = Perturber(self._interface.action.control_hz)
         self._last: Float64[np.ndarray, " action"] | None = None
         if remedy := _action_remedy(env.action_space, self._interface.action):
             raise UsageError(
@@ -326,6 +339,7 @@ class GymWorld(World):
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        self.perturber.restore()
         number = int(np.random.SeedSequence((init_id, seed)).generate_state(1)[0])
         try:
             started = self.env.reset(seed=number)
@@ -345,6 +359,8 @@ class GymWorld(World):
         for _ in range(settle_steps):
             if not self._finished:
                 self._control_step(self._interface.hold_action(self._state(), self._last))
+        of_task = {"suite": self._task.suite, "task_id": self._task.task_id}
+        self.perturber.begin(None, EpisodeKey(**of_task, init_id=init_id, seed=seed).digest())
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
@@ -352,6 +368,7 @@ class GymWorld(World):
         for taken, action in enumerate(actions, start=1):
             if not self._finished:
                 self._control_step(action)
+            self.perturber.step()
             if self._solved:
                 return AdvanceResult(steps=taken, success=True)
         return AdvanceResult(steps=len(actions), success=False)
@@ -359,7 +376,7 @@ class GymWorld(World):
     @override
     def observe(self) -> Observation:
         images = {name: self.render(name) for name in self._interface.observation.camera_names}
-        return Observation(images=images, state=self._state(), language=self._language)
+        return Observation(images=images, state=self._state(), language=self._task.language)
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
@@ -376,7 +393,7 @@ class GymWorld(World):
                 f"{[*declared.size, 3]}; the environment gives {type(given).__name__} of {image.dtype} "
                 f"{list(image.shape)}: {_image_remedy(given)}"
             )
-        return np.array(image, order="C")
+        return self.perturber.picture(np.array(image, order="C"))
 
     @override
     def truth(self) -> None:

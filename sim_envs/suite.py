@@ -20,6 +20,9 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, pluralize, unknown
 from contracts.interface import Interface
 from contracts.motion import Drift, Shuttle, Static
+from contracts.perturbation import DIMENSIONS, Perturbation
+from contracts.perturbation import ENTRY_POINTS as PERTURBATIONS
+from sim_envs.perturbations.dimension import find_dimension
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import World
 
@@ -169,6 +172,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     """
 
     environment_type: type[EnvironmentT]  # schema of the protocol's `environment`
+    perturbs: ClassVar[tuple[str, ...]] = ()  # which of `scene` and `pictures` perturbations can change
     supports: ClassVar[tuple[str, ...]] = ()  # which of the optional fields its worlds follow
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
@@ -265,6 +269,8 @@ def open_suite(name: str, *, assets: str = "auto", seeds: Sequence[int] = (), **
     overrides["environment"] = {**protocol.environment, **arguments}
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
     config = config.model_copy(update={"env_seed": config.env_seed.resolved(*seeds)})
+    for part in config.perturb:
+        _check_perturbation(part, config, getattr(factory, "perturbs", ()))
     for field, complaint in _OPTIONAL.items():
         value = getattr(config, field)
         if value not in _DEFAULTS and field not in getattr(factory, "supports", ()):
@@ -286,6 +292,23 @@ def open_suite(name: str, *, assets: str = "auto", seeds: Sequence[int] = (), **
             f"world has {hz:g}; give {hz:g}"
         )
     return suite
+
+
+def _check_perturbation(part: Perturbation, config: SuiteConfig, media: Sequence[str]) -> None:
+    """Refuse a perturbation that the suite's worlds cannot do, or that comes after an episode's end."""
+    media = (*media, "words")
+    if find_dimension(part.dimension).medium not in media:
+        every = (*DIMENSIONS, *(point.name for point in entry_points(group=PERTURBATIONS)))
+        can = [name for name in every if find_dimension(name).medium in media]
+        raise UsageError(
+            f"perturbation {part}: {config.name} cannot change its {part.dimension}; it can {', '.join(can)}"
+        )
+    limit_s = config.max_steps / config.control_hz
+    if part.at_s is not None and part.at_s >= limit_s:
+        raise UsageError(
+            f"perturbation {part}: an episode of {config.name} ends after {limit_s:g} s "
+            f"({config.max_steps} control steps); give a time before"
+        )
 
 
 def require_movable(

@@ -3,14 +3,18 @@
 import contextlib
 import dataclasses
 import reprlib
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 
 from contracts.errors import UsageError, one_line
 from contracts.observation import Observation
+from contracts.perturbation import Perturbations
 from contracts.truth import Truth
+
+if TYPE_CHECKING:
+    from sim_envs.perturbations.perturber import Perturber
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +99,20 @@ class World(Protocol):
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""
+
+
+@runtime_checkable
+class Perturbable(Protocol):
+    """A world whose episodes can be perturbed, beyond their instruction."""
+
+    perturber: "Perturber"
+
+
+def perturbed_world(world: World, perturbations: Perturbations) -> World:
+    """The world, whose next episodes are perturbed; their instruction is not the world's."""
+    if isinstance(world, Perturbable):
+        world.perturber.perturbations = perturbations
+    return world
 
 
 def read_truth(world: World) -> tuple[Truth | None, str | None]:

@@ -77,7 +77,7 @@ class EvaluationConsole(Monitor[RunRows]):
         return labels_of([read_identity(run.folder) for run in self._runs])
 
     def _heading(self) -> str:
-        modes = " and ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
+        modes = " and ".join(f"[bold]{mode}[/]" for mode in dict.fromkeys(r.config.mode for r in self._runs))
         how = f" in mode {modes}" if any(run.config.mode != "actions" for run in self._runs) else ""
         each = " each" if len(self._runs) > 1 else ""
         tasks = Counter(task.protocol.name for task in self._plan.tasks)
@@ -88,8 +88,14 @@ class EvaluationConsole(Monitor[RunRows]):
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
+        sets = dict.fromkeys(" ".join(map(str, run.config.perturb)) or "control" for run in self._runs)
+        perturbed = "" if [*sets] == ["control"] else f", {' and '.join(sets)}"
         protocol = protocol_label(read_identity(self._runs[0].folder))
-        parts = [f"[bold]{self._policy}[/]{how}", f"{episodes}{assets}{clock}{motion}", escape(protocol)]
+        parts = [
+            f"[bold]{self._policy}[/]{how}",
+            f"{episodes}{assets}{clock}{motion}{perturbed}",
+            escape(protocol),
+        ]
         return ", ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

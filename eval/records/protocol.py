@@ -15,6 +15,7 @@ from configs.schema import SuiteConfig, Wordings
 from contracts.env_seed import BY_EPISODE
 from contracts.errors import UsageError
 from contracts.hashing import hash_of
+from sim_envs.perturbations.dimension import describe_perturbation, find_dimension
 from sim_envs.suite import Assets, StateSource, Suite
 
 _OMITTED = {"env_seed": str(BY_EPISODE), "settle_gripper": "open", "initial_states": "stored"}
@@ -55,6 +56,7 @@ def describe_suite(
         "trials_per_task",
         "test_init_ids",
         "env_seed",
+        "perturb",
         *(["variation"] if suite.protocol.variation is None else []),
         *(["motion"] if suite.protocol.moving is None else []),
         *(["settle_gripper"] if suite.protocol.settle_gripper == "open" else []),
@@ -69,9 +71,18 @@ def describe_suite(
         **_package(suite),
         **({"initial_states": "drawn"} if "sampled" in states else {}),
         **({"env_seed": str(env_seed)} if env_seed != BY_EPISODE and "stored" in states else {}),
+        **({"perturb": _describe_perturbations(suite)} if suite.protocol.perturb else {}),
         **({"clock": dict(clock)} if clock else {}),
         **({"feedback": feedback} if feedback else {}),
     }
+
+
+def _describe_perturbations(suite: Suite) -> dict[str, Any]:
+    """What each perturbation means, and a digest of the wordings that they take from the suite."""
+    described: dict[str, Any] = {str(part): describe_perturbation(part) for part in suite.protocol.perturb}
+    if any(find_dimension(part.dimension).needs_other(part.severity) for part in suite.protocol.perturb):
+        described["wordings"] = suite.describe("held_out").get("wordings")
+    return described
 
 
 def suite_hash(description: Mapping[str, Any]) -> str:
@@ -139,7 +150,8 @@ def name_protocol(
     else:
         for suite, described in worlds.items():
             changes |= _changes(expected[suite], described, config)
-    is_other = changes or any("clock" in each or "motion" in each["suite"] for each in worlds.values())
+    beside = any({"clock", "perturb"} & each.keys() or "motion" in each["suite"] for each in worlds.values())
+    is_other = changes or beside
     return f"{name}*" if name and is_other else name, _in_words(changes)
 
 

@@ -12,11 +12,12 @@ from pydantic import Field, TypeAdapter
 
 from configs.errors import check
 from configs.paths import is_locked
-from configs.schema import ClockOption, RunConfig, TextSourceOption
+from configs.schema import ClockOption, PerturbOption, RunConfig, TextSourceOption
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
 from contracts.mode import BUDGETED
+from contracts.perturbation import UNPERTURBED
 from contracts.query import QueryRecord
 from eval.records.protocol import name_protocol, protocol_hash, suite_hash, without
 from eval.records.query_logs import read_queries
@@ -45,6 +46,7 @@ class RunIdentity:
     # different hashes are never ranked together.
     protocol_hash: str
     world_hash: str  # the same without `feedback`; runs with different ones are never compared
+    control_hash: str = ""  # likewise without `perturb`: a perturbed run is compared with its control
     # The same for each suite alone, so that runs of different suites share tables.
     suite_hashes: Mapping[str, str]
     status: str  # `complete`, or why it is not
@@ -78,6 +80,7 @@ class RunIdentity:
     overlap: str = "skip"  # value of `--overlap`
     # Origin of the texts in the prompt; None for a policy that reads none.
     feedback: TextSourceOption | None = None
+    perturb: PerturbOption = UNPERTURBED  # changes of its episodes; none for a control
     clock_device: str | None = None  # device of the clock's profile; None on other clocks
     # Values of the options that replace parts of the published protocol, and of the wordings and the seeds.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -137,11 +140,11 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     identity = {name: manifest[name] for name in names if name in manifest}
     if identity.get("status") == "running" and not is_locked(folder.path):
         identity["status"] = "stopped"  # killed
-    identity["world_hash"] = manifest.get("protocol_hash")
+    identity["world_hash"] = identity["control_hash"] = manifest.get("protocol_hash")
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")
     identity |= {"given": config.get("policy"), "policy_kwargs": config.get("policy_kwargs") or {}}
-    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
+    options = ("margin", "time_margin", "clock", "while_waiting", "overlap", "perturb")
     identity |= {name: config[name] for name in options if name in config}
     fields = RunConfig.model_fields
     identity["overrides"] = {name: config.get(name, fields[name].default) for name in OVERRIDES}
@@ -160,6 +163,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
             identity["protocol_hash"] = protocol_hash(protocol)
             identity["feedback"] = next((world.get("feedback") for world in protocol.values()), None)
             identity["world_hash"] = protocol_hash(without(["feedback"], protocol))
+            identity["control_hash"] = protocol_hash(without(["feedback", "perturb"], protocol))
             env_seeds = (world["env_seed"] for world in protocol.values() if "env_seed" in world)
             identity["overrides"]["env_seed"] = next(env_seeds, None)
             identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}

@@ -63,11 +63,12 @@ def policy_name(given: str) -> str:
 
 
 def new_run(output_dir: Path, config: RunConfig, *, names_mode: bool = True) -> Run:
-    """A new run with an unused folder name from time, policy and, with `names_mode`, mode. Writes nothing."""
+    """A new run with an unused folder name from time, policy, perturbations and, with `names_mode`, mode."""
     now = dt.datetime.now().astimezone()
     policy = policy_name(config.policy)
     policy = re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy).strip("-")
-    name = f"{now:%Y%m%d-%H%M%S}-{policy}{f'-{config.mode}' if names_mode else ''}"
+    perturbed = "".join(f"-{part.dimension}{part.severity}" for part in config.perturb)
+    name = f"{now:%Y%m%d-%H%M%S}-{policy}{f'-{config.mode}' if names_mode else ''}{perturbed}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
     names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
     folders = (RunFolder(output_dir / each) for each in names)
@@ -145,6 +146,9 @@ def _reserved(run: Run) -> Run:
         run = new_run(output_dir, run.config, names_mode=run.names_mode)
 
 
+_PERTURBED = frozenset({"perturb", "perturb_each", "severities"})
+
+
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
     """The variants of the newest unfinished evaluation in `output_dir` with the given options.
 
@@ -154,7 +158,9 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()
-    others = redact({option: value for option, value in given.items() if option not in {"mode", "against"}})
+    of_variants = {"mode", "against", *_PERTURBED}
+    others = redact({option: value for option, value in given.items() if option not in of_variants})
+    perturbed = set(options.perturbed) if given.keys() & _PERTURBED else None
     size = {option: value for option, value in given.items() if option == "batch_size"}
     finished = []
     for recorded in _evaluations_newest_first(output_dir):
@@ -162,6 +168,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         variants = tuple(each.with_options(size) for each in recorded) if batches else recorded
         configs = [variant.config for variant in variants]
         known = set(modes) <= {config.mode for config in configs}
+        known &= perturbed in (None, {config.perturb for config in configs})
         if not known or not agrees(VariantsConfig.of(configs), others):
             continue
         try:

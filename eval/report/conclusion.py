@@ -10,6 +10,7 @@ from eval.metrics.rows import Rate, rate_of
 from eval.records.reader import RunRecords
 from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_verdict import Judgements, judge_all
+from eval.report.perturbations import conclude_perturbed, control_of, perturbed_rows
 from eval.report.table import percentage
 
 Judged = tuple[Comparison, Judgements]
@@ -26,7 +27,10 @@ class Conclusion:
 
 
 def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusion:
-    """Compare runs with the first, by its declared margins; of unfinished runs only common episodes."""
+    """Compare runs with the first, by its declared margins; of unfinished runs only common episodes.
+
+    Runs of perturbed episodes are compared with their control.
+    """
     if len(runs) == 1:
         episodes = list(runs[0].episodes.values())
         known = conclude_run(labels[0], rate_of(episodes), len(episodes)) if episodes else _NOTHING_YET
@@ -35,15 +39,19 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
     judged: dict[str, Judged] = {}
     problems = []
     for label, run, identity in zip(labels[1:], runs[1:], identities[1:], strict=True):
-        done = identities[0].status == identity.status == "complete"
+        control = control_of(identity, identities)
+        first = 0 if control is None else identities.index(control)
+        done = identities[first].status == identity.status == "complete"
         try:
-            comparison = compare(runs[0], run, partial=not done)
+            comparison = compare(runs[first], run, partial=not done)
         except UsageError as error:
-            problems.append(f"{label} is not compared with {labels[0]}: {error}")
+            problems.append(f"{label} is not compared with {labels[first]}: {error}")
             continue
         judged[label] = comparison, judge_all(comparison, identities[0].margin, identities[0].time_margin)
     sentence = "No verdict: no two runs can be compared."
-    if judged:
+    if perturbed := perturbed_rows(judged):
+        sentence = conclude_perturbed(perturbed)
+    elif judged:
         sentence = conclude([labels[0], *judged], list(judged.values()))
     return Conclusion(sentence=sentence, judged=judged, not_compared=problems)
 

@@ -54,6 +54,7 @@ _PARTS: Mapping[str, Callable[[RunIdentity], str]] = {
     ),
     "deadline_ms": lambda run: "no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms",
     "clock": clock_label,
+    "perturb": lambda run: " ".join(map(str, run.perturb)) or "control",
     "protocol": lambda run: f"protocol {run.protocol_name}",
     "feedback": lambda run: str(run.feedback or "no texts in the prompt"),
     "assets": lambda run: f"assets {run.assets.name}",

@@ -13,11 +13,13 @@ from contracts.errors import UsageError, pluralize
 from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run
+from eval.records.schema import RunFolder
 from eval.report.comparison_verdict import show
 from eval.report.conclusion import Conclusion, conclude_runs
 from eval.report.labels import labels_of
 from eval.report.pages.reported_runs import merit, read_runs
 from eval.report.pages.run_report import REPORT, run_tables, write_report
+from eval.report.perturbations import perturbations_table, perturbed_rows
 from eval.report.result_tables import ERRORS, ERRORS_COUNTED, MAIN, TEXTS_RIGHT, labelled
 from eval.report.table import ELLIPSIS, Column, Table, to_terminal
 
@@ -37,19 +39,21 @@ def show_last_screen(
 
     With `report` the page is written first, into the first run's folder. With `verbose`, details come first.
     """
-    labels = labels_of([each.records.identity for each in results])
+    records = [*_recorded_controls(runs), *(each.records for each in results)]
+    known = labels_of([each.identity for each in records])
+    labels = known[len(records) - len(results) :]
     episodes = [list(each.records.episodes.values()) for each in results]
-    conclusion = conclude_runs(labels, [each.records for each in results])
+    conclusion = conclude_runs(known, records)
     if verbose:
         show_details(console, results, conclusion)
-    places, problems = _places(runs, results, labels, conclusion if report else None)
+    places, problems = _places(runs, results, labels, records, conclusion if report else None)
     remarks = [*conclusion.not_compared, *problems]
-    parts = [
-        Text(visible_text(conclusion.sentence), style="bold"),
-        to_terminal(results_table(results, labels).fitting(console.width)),
-    ]
+    table = results_table(results, labels)
+    if perturbed := perturbed_rows(conclusion.judged):
+        table = perturbations_table(perturbed, table.title)
+    parts = [Text(visible_text(conclusion.sentence), style="bold"), to_terminal(table.fitting(console.width))]
     console.print()
-    for part in parts if len(runs) == 1 else reversed(parts):
+    for part in parts if len(records) == 1 else reversed(parts):
         console.print(part)
     has_page = bool(places) and places[0][0] == "report"
     for remark in [*_problems(labels, episodes, has_page=has_page), *remarks]:
@@ -57,6 +61,12 @@ def show_last_screen(
     console.print()
     for name, place in places:
         console.print(Text.assemble((f"{name:<8} ", "dim"), visible_text(place)), soft_wrap=True)
+
+
+def _recorded_controls(runs: Sequence[Run]) -> list[RunRecords]:
+    """The controls of runs that were not played with them."""
+    paths = dict.fromkeys(run.config.control for run in runs if run.config.control is not None)
+    return [RunRecords(RunFolder(Path(path))) for path in paths]
 
 
 def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
@@ -97,16 +107,20 @@ def _problems(
 
 
 def _places(
-    runs: Sequence[Run], results: Sequence[RunRows], labels: Sequence[str], conclusion: Conclusion | None
+    runs: Sequence[Run],
+    results: Sequence[RunRows],
+    labels: Sequence[str],
+    records: Sequence[RunRecords],
+    conclusion: Conclusion | None,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Names and paths of the report, the best video and the records; and problems.
 
-    The report is written here if a conclusion is given.
+    The report of the records is written here if a conclusion is given.
     """
     places, problems, folders = [], list[str](), [run.folder.path for run in runs]
     if conclusion is not None:
         try:
-            page = write_report([each.records for each in results], folders[0] / REPORT, conclusion)
+            page = write_report(records, folders[0] / REPORT, conclusion)
             places.append(("report", shown(page)))
         except UsageError as error:  # the records are complete without it
             problems.append(f"No report: {error}")

@@ -30,6 +30,7 @@ from eval.report import result_tables as results
 from eval.report.comparison import outcomes_apart, outcomes_of
 from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
+from eval.report.perturbations import control_of
 from eval.report.table import (
     Column,
     Table,
@@ -45,6 +46,7 @@ from eval.report.table import (
 )
 
 _LEVEL = 0.05
+_PERTURBED = "success in the same episodes under a perturbation (docs/perturbations.md)"
 
 Episodes = Mapping[EpisodeKey, EpisodeResult]
 
@@ -85,7 +87,7 @@ _IN_JSON = (
 )
 """Fields of the results in JSON."""
 _OF_ONE_RUN = {
-    *("run_id", "protocol_hash", "world_hash", "suite_hashes"),
+    *("run_id", "protocol_hash", "world_hash", "control_hash", "suite_hashes"),
     *("status", "n_planned", "variants", "limits_s", "margin", "time_margin"),
 }
 """Fields of an identity in which runs of one policy on several suites may differ."""
@@ -101,6 +103,8 @@ class Entry:
     episodes: Episodes
     # Heading to the entry of each suite, of one run or of several; empty for one suite.
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
+    # Perturbations to the entry of the same episodes under them; empty if none was played.
+    perturbed: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
     label: str = ""  # its name in its table: the policy, and what else tells it apart
     rank: Rank = dataclasses.field(default_factory=Rank)  # its rank in its table
 
@@ -195,6 +199,7 @@ def read_leaderboard(
             ranked, left_out = [], [{"run_id": records.folder.run_id, "reason": str(error)}]
         entries += ranked
         unranked += left_out
+    entries = _beside_controls(entries)
     averages: list[Entry] = []
     tables_of_papers = [load(PublishedConfig, name) for name in names(PublishedConfig)]
     for paper in tables_of_papers:
@@ -232,6 +237,29 @@ def _read(records: RunRecords, error_budget: float) -> tuple[list[Entry], list[d
     if not ranked and not left_out:
         left_out.append({"run_id": run.run_id, "reason": "complete, but no episode is recorded"})
     return ranked, left_out
+
+
+def _beside_controls(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, where perturbed ones are columns of their controls if these are among them."""
+    perturbed = defaultdict[int, dict[str, Entry]](dict)
+    alone = []
+    for entry in entries:
+        places = [
+            place
+            for place, other in enumerate(entries)
+            if other.suite == entry.suite
+            and control_of(entry.run, [other.run])
+            and entry.episodes.keys() == other.episodes.keys()
+        ]
+        for place in places:
+            perturbed[place][" ".join(map(str, entry.run.perturb))] = entry
+        if not places:
+            alone.append(entry)
+    return [
+        dataclasses.replace(entry, perturbed=dict(sorted(perturbed[place].items())))
+        for place, entry in enumerate(entries)
+        if entry in alone
+    ]
 
 
 def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -> list[Entry]:
@@ -360,6 +388,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         Column(name, with_interval, html=beside).of(lambda entry, name=name: entry.parts[name].row)
         for name in entries[0].parts
     ]
+    perturbed = [_perturbed(name) for name in sorted({name for entry in entries for name in entry.perturbed})]
     success = dataclasses.replace(results.SUCCESS, heading="average" if suites else "success", key="success")
     paper = [
         Column("rank", lambda entry: entry.rank.best),
@@ -369,6 +398,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         dataclasses.replace(results.INTERVAL, html=interval).of(row_of),
         results.SEEDS.of(row_of),
         results.N.of(row_of),
+        *perturbed,
         dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row_of),
         results.WITH_ERRORS.of(row_of),
     ]
@@ -384,6 +414,20 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         text("run", lambda entry: entry.run.run_id, groups=False),
     ]
     return [*paper, *(dataclasses.replace(column, extra=True) for column in extra)]
+
+
+def _perturbed(name: str) -> Column:
+    """The success rate of the same episodes under a perturbation, as a bar on the page."""
+
+    def row(entry: Entry) -> Row | None:
+        return entry.perturbed[name].row if name in entry.perturbed else None
+
+    def html(entry: Entry) -> Any:
+        found = row(entry)
+        assert found is not None, "entries without it have a dash"
+        return whisker(found.pc_success or 0.0, found.pc_success_ci95 or (), results.SUCCESS.cell(found))
+
+    return Column(name, row, results.SUCCESS.cell, html=html, legend=_PERTURBED)
 
 
 def _title(entries: Sequence[Entry]) -> str:

@@ -19,6 +19,8 @@ _CHOSEN_BY = {"seeds": "--seeds", "tasks": "--task-ids", "initial states": "--in
 def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity, RunIdentity]:
     """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
 
+    A run of perturbed episodes may be compared with its control, which is the same without perturbations.
+
     Raises:
         UsageError: A run cannot be read, or the two differ in assets or protocol.
     """
@@ -31,7 +33,8 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
             "run both with the same"
         )
-    if a.world_hash != b.world_hash:
+    is_control = a.control_hash == b.control_hash and bool(a.perturb) != bool(b.perturb)
+    if a.world_hash != b.world_hash and not is_control:
         one, other = (run.folder.read_manifest().get("protocol") for run in (run_a, run_b))
         told = differences_of(one, other) if one and other else [f"{a.world_hash} and {b.world_hash}"]
         names = dict.fromkeys(filter(None, (a.protocol_name, b.protocol_name)))

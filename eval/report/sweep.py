@@ -10,6 +10,7 @@ from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only, states_of
 from contracts.motion import Static
+from contracts.perturbation import UNPERTURBED, format_perturbations
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
@@ -74,8 +75,9 @@ class _Cell:
 def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[RunRows]) -> dict[str, Any]:
     """Summarize a sweep for `sweep.json`.
 
-    A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
-    or the only one. A cell of `actions` with another overlap is compared with the same one with `skip`.
+    A perturbed cell is compared with its control; others with the one in mode `actions` under the same
+    conditions: that with the same schedule, or the only one.
+    A cell of `actions` with another overlap is compared with the same one with `skip`.
 
     Returns:
         The fields of `SweepRecord` beside status and configuration, as JSON types.
@@ -99,6 +101,9 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
 
 
 def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
+    control = {**cell.options, "perturb": format_perturbations(UNPERTURBED)}
+    if control != cell.options and (found := [each for each in cells if each.options == control]):
+        return found[0]
     under = [each for each in cells if each.options["mode"] == "actions" and each.shares(cell, CONDITIONS)]
     if cell in under:
         plain = {**cell.options, "overlap": "skip"}

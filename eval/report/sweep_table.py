@@ -195,9 +195,9 @@ def _solved_html(row: Cell) -> Any:
 
 
 _VERDICTS = (
-    "compared with mode actions (of that mode itself: with overlap skip): > superior, ≥ non-inferior, "
-    "? inconclusive, < worse by an inconclusive amount, ≪ inferior; = every episode had the same "
-    "trajectory, a fact rather than a verdict"
+    "compared with the control, or with mode actions (of that mode itself: with overlap skip): > superior, "
+    "≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; = every episode had the "
+    "same trajectory, a fact rather than a verdict"
 )
 _CHARGED: Any = {
     "unit": "ms",

@@ -23,7 +23,7 @@ from eval.rollout.pricing import UNCHARGED, Pricing
 from eval.rollout.rollout import ActionError, rollout
 from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection
-from sim_envs.world import PhysicsError, World
+from sim_envs.world import PhysicsError, World, perturbed_world
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -107,7 +107,7 @@ class WorldCache:
                     "add what is missing"
                 )
             self._world, self._open = world, plan.world
-        return self._world
+        return perturbed_world(self._world, plan.protocol.perturb)
 
     def close(self) -> None:
         """Close the open world; the next episode opens a new one."""
@@ -146,7 +146,7 @@ def run_episode(
         feedback = EpisodeFeedback(fields, config.feedback or OWN, control_hz=task.protocol.control_hz)
     try:
         outcome = Outcome.TIMEOUT
-        world, instruction = worlds.of(task), task.instruction(job.key)
+        world, instructions = worlds.of(task), task.instructions(job.key)
         interrupts.check()
         policy = recorder.begin(variant.policy.in_world(task.suite, world), task.suite, world)
         queries = rollout(
@@ -154,7 +154,7 @@ def run_episode(
             policy,
             job.key,
             task.suite,
-            instruction,
+            instructions,
             pricing=variant.pricing,
             while_waiting=config.while_waiting,
             overlap=config.overlap,

@@ -24,7 +24,7 @@ from eval.records.run_folders import Run, begin, end_attempt, locked_run, policy
 from eval.rollout.episode import EpisodeJob, LoadedVariant
 from eval.rollout.executors.executor import Executor, Variants
 from eval.rollout.feedback import NoTruthError
-from eval.rollout.manifest import describe_run, refuse_mixed_records
+from eval.rollout.manifest import describe_run, refuse_mixed_records, refuse_other_control
 from eval.rollout.plan import EpisodePlan
 from eval.rollout.prepare import Evaluation, confirm
 from eval.rollout.recorder import EpisodeRecorder
@@ -81,6 +81,7 @@ def run_evaluation(
         for prepared, policy in zip(evaluation.variants, policies, strict=True):
             described.append(describe_run(prepared, evaluation.policy, policy))
             refuse_mixed_records(prepared.run, prepared.plan, described[-1])
+            refuse_other_control(prepared.run, prepared.plan, described[-1])
         runs = [until_the_end.enter_context(locked_run(prepared.run)) for prepared in evaluation.variants]
         begin(runs, described)
         variants = [

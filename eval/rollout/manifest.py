@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from contracts.errors import UsageError, pluralize
+from contracts.perturbation import format_perturbations
 from contracts.prompt import prompt_fields
 from contracts.redaction import redact
 from contracts.text_source import OWN
@@ -14,12 +16,16 @@ from eval.records import provenance
 from eval.records.protocol import (
     by_content,
     describe_suite,
+    differences_of,
     leaves_of,
     name_protocol,
     protocol_hash,
     suite_hash,
+    without,
 )
+from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, policy_name
+from eval.records.schema import RunFolder
 from eval.rollout.episode import Variant
 from eval.rollout.plan import EpisodePlan
 from eval.rollout.pricing import UNCHARGED
@@ -116,6 +122,31 @@ def refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]
             f"{name} was begun with {pluralize(begun['n_planned'], 'episode')}, this has "
             f"{current['n_planned']}{f', and not {dropped[0]}' if dropped else ''}: `trials_per_task` of a "
             "suite has changed; put it back, or start a new run without --resume"
+        )
+
+
+def refuse_other_control(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
+    """Reject a `control` that is not the same run without perturbations, or lacks episodes."""
+    if run.config.control is None:
+        return
+    control = RunRecords(RunFolder(Path(run.config.control)))
+    name, identity = control.folder.run_id, control.identity
+    if identity.perturb:
+        changed = format_perturbations(identity.perturb)
+        raise UsageError(
+            f"--control {name} is perturbed itself ({changed}); give a run without perturbations"
+        )
+    own = without(["perturb"], current["protocol"])
+    other = control.folder.read_manifest()["protocol"]
+    if differences_of(other, own):
+        told = "; ".join(differences_of(other, own))
+        raise UsageError(
+            f"--control {name} ran under another protocol ({told}); leave it out to play another"
+        )
+    if missing := [key for key in plan.keys if key not in control.episodes]:
+        raise UsageError(
+            f"--control {name} lacks {pluralize(len(missing), 'episode')} of this run, first {missing[0]}; "
+            "give the same tasks, initial states and seed, or leave it out"
         )
 
 

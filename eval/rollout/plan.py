@@ -2,9 +2,12 @@
 
 import dataclasses
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from configs.cli import format_option
 from configs.errors import check
@@ -16,6 +19,7 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import seed_of
 from eval.rollout.pricing import open_pricing
+from sim_envs.perturbations.dimension import find_dimension
 from sim_envs.suite import StateSource, Suite, Task, find_suite, open_suite
 
 
@@ -35,13 +39,28 @@ class TaskPlan:
 
     @functools.cached_property
     def world(self) -> Hashable:
-        """Identifies the world, in this process; independent of `replan_steps`."""
-        protocol = self.protocol.model_dump_json(exclude={"replan_steps"})
+        """Identifies the world, in this process; independent of `replan_steps` and perturbations."""
+        protocol = self.protocol.model_dump_json(exclude={"replan_steps", "perturb"})
         return protocol, self.protocol.folder, repr(self.suite.assets), repr(self.task)
 
     def instruction(self, key: EpisodeKey) -> str:
-        """The instruction given to the policy in an episode."""
-        return self.suite.instruction(key, self.wordings)
+        """The instruction given to the policy at the start of an episode."""
+        return self.instructions(key)[0]
+
+    def instructions(self, key: EpisodeKey) -> dict[int, str]:
+        """The instructions given to the policy in an episode, by the control step from which they hold."""
+        plain = self.suite.instruction(key, self.wordings)
+        told = {0: plain}
+        for part in self.protocol.perturb:
+            dimension = find_dimension(part.dimension)
+            if dimension.medium == "words":
+                other = (
+                    [self.suite.instruction(key, "held_out")] if dimension.needs_other(part.severity) else []
+                )
+                draws = np.random.default_rng([key.digest(), seed_of(part.dimension)])
+                step = math.ceil((part.at_s or 0.0) * self.protocol.control_hz)
+                told[step] = dimension.reword(told.get(step, plain), other, part.severity, draws)
+        return told
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,7 +163,10 @@ def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
         for seed in config.seeds
         for init_id in init_ids
     ]
-    return TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)
+    plan = TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)
+    if config.perturb:
+        plan.instruction(keys[0])  # refuses a wording that the suite does not have
+    return plan
 
 
 def make_plans(variants: Sequence[RunConfig], *, chunk: int | None = None) -> list[EpisodePlan]:
@@ -188,6 +210,7 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "camera_size": config.camera_size,
         "variation": config.variation,
         "motion": config.motion,
+        "perturb": config.perturb or None,
         "env_seed": config.env_seed,
         "replan_steps": config.replan_steps,
         "trials_per_task": config.num_trials_per_task,

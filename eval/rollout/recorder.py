@@ -32,7 +32,7 @@ from eval.records.query_logs import query_to_json
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.plan import TaskPlan
 from sim_envs.suite import Suite
-from sim_envs.world import World
+from sim_envs.world import Perturbable, World
 from videos import theme
 from videos.mp4 import encoder_problem
 from videos.panel import Caption, CaptionText
@@ -64,6 +64,7 @@ class EpisodeRecorder:
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
+        self._world: World | None = None
         hz = plan.protocol.control_hz
         self._captions = EpisodeCaptions(
             key,
@@ -95,6 +96,7 @@ class EpisodeRecorder:
 
     def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:  # noqa: ARG002 - see `Recorder`
         """See `Recorder`."""
+        self._world = world
         return policy
 
     def add(self, query: QueryRecord) -> None:
@@ -177,6 +179,7 @@ class EpisodeRecorder:
             texts=self._grader.scores(),
             truth_error=self._truth_error,
             motion=self._motion.quality(),
+            redraws=self._world.perturber.redraws if isinstance(self._world, Perturbable) else 0,
             video=None if video is None else str(video.relative_to(self._folder.path)),
             video_error=self._video_error,
             error=None if error is None else one_line(error) + in_user_code(error),

@@ -45,7 +45,7 @@ def rollout(
     policy: Policy,
     key: EpisodeKey,
     suite: Suite,
-    instruction: str | None = None,
+    instructions: Mapping[int, str] | None = None,
     *,
     pricing: Pricing = UNCHARGED,
     while_waiting: WhileWaiting = "continue",
@@ -59,7 +59,7 @@ def rollout(
     has the episode's task loaded, and the suite's protocol the limits and `replan_steps`.
 
     Args:
-        instruction: Given to the policy in place of the world's instruction, if not None.
+        instructions: Given to the policy in place of the world's instruction, each from a control step on.
         overlap: How a new chunk replaces the previous one: `skip` leaves out the actions of the control steps
             that the old chunk executed since the observation; `blend` also averages both over the rest of
             the old one; `rtc` also guides denoising towards that (real-time chunking), and needs a policy
@@ -91,8 +91,9 @@ def rollout(
             executing=execution.planned(coming),
             action_prefix=prefix,
         )
-        if instruction is not None:
-            observation = dataclasses.replace(observation, language=instruction)
+        if instructions is not None:
+            told = instructions[max(step for step in instructions if step <= query.step)]
+            observation = dataclasses.replace(observation, language=told)
         fed: Mapping[str, FedText] = {}
         if feedback is not None:
             truth, error = execution.truths[query.step], execution.truth_error

@@ -32,6 +32,7 @@ class DroidSim(World):
         task: The task.
         station: The physics, for privileged controllers to read and copy, but not to step.
         rubric: The success criteria.
+        perturber: Perturbs the episodes.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class DroidSim(World):
         """
         self.task = task
         self.station = Station(task, control, variation=variation, motion=motion)
-        self.rubric = Rubric(self.station)
+        self.rubric, self.perturber = Rubric(self.station), self.station.perturber
         option = mujoco.MjvOption()
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
         option.sitegroup[:] = 0
@@ -69,6 +70,7 @@ class DroidSim(World):
         success, path = False, [self.station.end_effector]
         for action in actions:
             self.station.step(action)
+            self.perturber.step()
             path.append(self.station.end_effector)
             success = self.rubric.judge()
             self._tracker.step(solved=success)
@@ -85,7 +87,7 @@ class DroidSim(World):
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
         self._cameras.capture(self.station.data)
-        return np.ascontiguousarray(self._cameras.draw(camera)[::-1])
+        return self.perturber.picture(np.ascontiguousarray(self._cameras.draw(camera)[::-1]))
 
     @override
     def truth(self) -> Truth:

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from configs.droid import CONTROL_HZ
 from contracts.hashing import seed_of
 from contracts.motion import Drift, Shuttle
 from sim_envs.droid.control import (
@@ -28,6 +29,8 @@ from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, half_e
 from sim_envs.droid.task_file import FARTHEST, NEAREST, ObjectConfig, TaskConfig, draw
 from sim_envs.droid.variation import TABLE_COLOR, VariedScene, distractors
 from sim_envs.moving import Bounds, Mover, sample_movers
+from sim_envs.perturbations.perturber import Perturber
+from sim_envs.perturbations.scene import Scene
 from sim_envs.scripted.poses import Pose
 from sim_envs.world import PhysicsError
 
@@ -168,6 +171,7 @@ class Station:
         data: Its state.
         qpos: Indices of the arm's joints in `qpos`.
         movers: Movers of the episode by name of the object.
+        perturber: Perturbs the episodes.
     """
 
     def __init__(
@@ -196,6 +200,7 @@ class Station:
         self._begun: float | None = None
         self._motion = motion
         self.movers: Mapping[str, Mover] = {}
+        self.perturber = Perturber(CONTROL_HZ)
 
     @property
     def joints(self) -> Float64[np.ndarray, " 7"]:
@@ -237,6 +242,7 @@ class Station:
         The drives of machines start only then, or after their delay; so does motion.
         """
         self.movers = {}
+        self.perturber.restore()
         mujoco.mj_resetData(self.model, self.data)
         if self._varied is not None:
             self._varied.apply(self.data, init_id=init_id, seed=seed)
@@ -259,16 +265,39 @@ class Station:
         for _ in range(settle_steps):
             self._drive(RESET_JOINTS, 0.0)
         self._begun = self.data.time
+        digest = seed_of(f"{self.task.name}.{init_id}.{seed}")
+        self.perturber.begin(self._scene, digest)
         if self._motion is not None:
-            bounds = Bounds(
-                robot=self.model.body("link0").id,
-                reach=(NEAREST, FARTHEST),
-                camera=self.model.camera(EXTERIOR_CAMERA).id,
-                aspect=ASPECT,
-            )
-            bodies = {name: self.model.body(name).id for name in movable(self.task)}
-            digest = seed_of(f"{self.task.name}.{init_id}.{seed}")
-            self.movers = sample_movers(self.data, bodies, self._motion, bounds, digest=digest)
+            bodies = self._bodies(movable(self.task))
+            with self.perturber.control_view():
+                self.movers = sample_movers(self.data, bodies, self._motion, self._bounds, digest=digest)
+            self.perturber.without(self.movers)
+
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds(
+            robot=self.model.body("link0").id,
+            reach=(NEAREST, FARTHEST),
+            camera=self.model.camera(EXTERIOR_CAMERA).id,
+            aspect=ASPECT,
+        )
+
+    def _bodies(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: int(self.model.body(name).id) for name in names}
+
+    def _scene(self) -> Scene:
+        """What perturbations see of an episode that has just been reset."""
+        objects = self.task.objects
+        return Scene(
+            model=self.model,
+            data=self.data,
+            bounds=self._bounds,
+            joints=self.qpos,
+            grip=self.model.site(GRIP_SITE).id,
+            objects=self._bodies(name for name, obj in objects.items() if not (obj.is_fixed or obj.carrier)),
+            wanted=list(self._bodies(objects).values()),
+            to_grasp=list(self._bodies(movable(self.task)).values()),
+        )
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
         """Run one control step; a PhysicsError if the physics diverged."""

@@ -36,6 +36,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
     environment_type = DroidEnvironment
     supports = ("variation", "motion")
+    perturbs = ("scene", "pictures")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Read the tasks; a UsageError for an invalid `environment` or task file, or if assets are named."""

@@ -14,13 +14,13 @@ from configs.paths import parse_json, read_npz
 from contracts.env_seed import parse_env_seed
 from contracts.errors import UsageError, one_line
 from sim_envs.libero.assets import AssetSet, find_assets, installed_assets
-from sim_envs.libero.plus import noise
 from sim_envs.libero.plus.suite import LIBERO_PLUS, PlusEnvironment, PlusTask, list_plus_tasks, plus_task
 from sim_envs.libero.plus.suite import PREFIX as PLUS_PREFIX
 from sim_envs.libero.pro.suite import LIBERO_PRO, list_pro_tasks
 from sim_envs.libero.pro.suite import PREFIX as PRO_PREFIX
 from sim_envs.libero.sim import LiberoSim, read_problem
 from sim_envs.libero.tasks import CAMERAS, LiberoTask, get_init_state, get_task, instruction_of
+from sim_envs.perturbations import noise
 
 PHYSICS, CAMERA, GREY_LEVELS, EXACT = 1e-9, 1e-12, 2.0, 0.0
 """Largest differences: of states, cameras, pictures (in the mean: renderers differ) and all else."""
@@ -192,7 +192,7 @@ def _noisy(recorded: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     pictures, following, clean = [], [], recorded["input"]
     for setting, seed in zip(np.atleast_1d(recorded["noise"]), np.atleast_1d(recorded["seed"]), strict=True):
         random = np.random.RandomState(int(seed))
-        drawn = noise.draw(int(setting), len(clean), random)
+        drawn = noise.draw(int(setting), clean.shape[:2], random)
         pictures.append(noise.apply(int(setting), clean, drawn))
         following.append(random.random_sample())
     return {"output": np.array(pictures), "next_random": np.array(following)}

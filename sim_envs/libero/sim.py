@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import gc
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -29,11 +29,13 @@ from sim_envs.libero.assets import STANDINS, AssetSet, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
 from sim_envs.libero.definitions import WORKSPACES, add_models, add_objects, models_in, problem_class
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.plus.noise import SensorNoise
 from sim_envs.libero.sequences import GoalSequence, Subgoal
 from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
+from sim_envs.perturbations.noise import SensorNoise
+from sim_envs.perturbations.perturber import Perturber
+from sim_envs.perturbations.scene import Scene
 from sim_envs.rendering import Cameras
 from sim_envs.truth.tracker import EpisodeTruth
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, checked_actions
@@ -241,6 +243,7 @@ class LiberoSim(World):
         assets: The asset tree of its models.
         env: The wrapped LIBERO environment, for privileged controllers to read, but not to step.
         sequence: The subgoals of a task that is a sequence; None for others.
+        perturber: Perturbs the episodes.
     """
 
     def __init__(
@@ -286,6 +289,7 @@ class LiberoSim(World):
         self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
         self._camera_size = camera_size
         self._noise: SensorNoise | None = None
+        self.perturber = Perturber(CONTROL_HZ)
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
@@ -297,6 +301,7 @@ class LiberoSim(World):
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        self.perturber.restore()
         if init_id >= FIRST_SAMPLED:
             self._sample_state(init_id, seed)
         elif self.task.sampled_from is not None:
@@ -323,11 +328,12 @@ class LiberoSim(World):
         self._expose()
         for _ in range(settle_steps):
             self._control_step(self._settle_action)
+        self._perturb(key)
         if self._motion is not None:
-            camera = self._model.camera(CAMERAS["image"]).id
-            bounds = Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)
-            bodies = {name: int(self.env.obj_body_id[name]) for name in movable(self.env.parsed_problem)}
-            self._movers = sample_movers(self._data, bodies, self._motion, bounds, digest=key.digest())
+            bounds, bodies = self._bounds, self._bodies(movable(self.env.parsed_problem))
+            with self.perturber.control_view():
+                self._movers = sample_movers(self._data, bodies, self._motion, bounds, digest=key.digest())
+            self.perturber.without(self._movers)
         if self.task.sequences:
             alternatives = sorted(self.task.sequences, key=self._distance)
             self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
@@ -343,6 +349,7 @@ class LiberoSim(World):
         success, failed, path = False, False, [self._state[:3].copy()]
         for action in actions:
             success = self._control_step(action)
+            self.perturber.step()
             failed = self._failed
             path.append(self._state[:3].copy())
             if success or failed:
@@ -361,7 +368,7 @@ class LiberoSim(World):
         if self._noise is not None and CAMERAS[camera] == CAMERAS["image"]:
             picture = self._noise.apply(picture)
         # Rotated by 180°, as in the training data of published policies.
-        return np.ascontiguousarray(picture[::-1, ::-1])
+        return self.perturber.picture(np.ascontiguousarray(picture[::-1, ::-1]))
 
     @override
     def truth(self) -> Truth:
@@ -420,6 +427,45 @@ class LiberoSim(World):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _perturb(self, key: EpisodeKey) -> None:
+        """Apply what the episode starts with. The arm is held where it is then."""
+        arm, joints = self.env.robots[0], self.env.robots[0]._ref_joint_pos_indexes
+        before = self._data.qpos[joints].copy()
+        self.perturber.begin(self._scene, key.digest())
+        if not np.array_equal(self._data.qpos[joints], before):
+            arm.controller.update_initial_joints(self._data.qpos[joints])
+            arm.controller.reset_goal()
+            self._expose()
+        elif self.perturber.perturbations:
+            self._cameras.capture(self._data)
+
+    @property
+    def _bounds(self) -> Bounds:
+        camera = self._model.camera(CAMERAS["image"]).id
+        return Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)
+
+    def _bodies(self, names: Iterable[str]) -> dict[str, int]:
+        """The bodies of objects, and of those whose regions are named."""
+        known: Mapping[str, int] = self.env.obj_body_id
+        owners = {each: max((o for o in known if each.startswith(o)), key=len, default="") for each in names}
+        return {owner: int(known[owner]) for owner in owners.values() if owner}
+
+    def _scene(self) -> Scene:
+        """What perturbations see of an episode that has just been reset."""
+        wanted = self._bodies(self.env.obj_of_interest)
+        return Scene(
+            model=self._model,
+            data=self._data,
+            bounds=self._bounds,
+            joints=np.array(self.env.robots[0]._ref_joint_pos_indexes),
+            grip=self._model.site(self.env.robots[0].controller.eef_name).id,
+            objects=self._bodies(self.env.objects_dict),
+            wanted=list((wanted or self._bodies(self.env.objects_dict)).values()),
+            fixtures=list(self._bodies(self.env.fixtures_dict).values()),
+            to_grasp=list(self._bodies(movable(self.env.parsed_problem)).values()),
+            solved=lambda: as_flag(self.env._check_success(), what="_check_success()"),
+        )
 
     def _sample_state(self, init_id: int, seed: int) -> None:
         """Reset with objects by LIBERO's own placement, and the arm near its resting position."""

@@ -30,6 +30,7 @@ class LiberoSuite:
 
     environment_type: type[Preset] = Preset
     supports = ("motion", "env_seed", "settle_gripper", "initial_states")
+    perturbs = ("scene", "pictures")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Find the suite's assets.

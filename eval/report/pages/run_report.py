@@ -36,6 +36,7 @@ from eval.report.pages.site import (
     whisker,
     write_files,
 )
+from eval.report.perturbations import perturbations_table, perturbed_rows
 from eval.report.table import Column, Table, clock_label, differ
 
 REPORT = "report"
@@ -111,6 +112,7 @@ def report_files(
     curves = {(run.label, run.colour): success_curve(list(run.episodes.values())) for run in runs}
     curve = success_curve_chart(curves)
     summary, texts, tasks = run_tables(runs, rows)
+    perturbed = perturbed_rows(conclusion.judged)
     content = {
         "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
         "live": live,
@@ -126,6 +128,7 @@ def report_files(
         "statistics": _sentences(labels[0], conclusion.judged),
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
         "summary": summary,
+        "perturbed": perturbations_table(perturbed) if perturbed else None,
         "texts": texts if len(texts.columns) > 1 else None,
         "suites": suites,
         "differing": _differing(runs, keys),

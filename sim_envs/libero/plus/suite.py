@@ -94,6 +94,7 @@ def _bddl(copy: Path, suite: str, parts: PlusName) -> Path:
 class LiberoPlusSuite(LiberoSuite):
     """One of LIBERO-plus's suites."""
 
+    perturbs = ()  # perturbed as published
     environment_type = PlusEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:

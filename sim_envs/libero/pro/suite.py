@@ -64,6 +64,8 @@ class ProTask(LiberoTask):
 class LiberoProSuite(LiberoSuite):
     """One of LIBERO-PRO's suites."""
 
+    perturbs = ()  # perturbed as published
+
     @override
     def _list_tasks(self) -> tuple[LiberoTask, ...]:
         return list_pro_tasks(LIBERO_PRO.find(), self.protocol.name, self._asset_set)

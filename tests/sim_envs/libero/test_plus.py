@@ -17,11 +17,11 @@ from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, definitions, parity, tasks
 from sim_envs.libero.bddl import instruction_in
 from sim_envs.libero.perturbation import Perturbation
-from sim_envs.libero.plus import noise
 from sim_envs.libero.plus.names import CATEGORIES, View, read_name
 from sim_envs.libero.plus.poses import arm_pose, camera_pose
 from sim_envs.libero.plus.suite import LIBERO_PLUS
 from sim_envs.libero.sim import SETTLE_ACTION, read_problem
+from sim_envs.perturbations import noise
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite
 from tests.sim_envs.libero.small_copy import BASE, PARAPHRASE, UNSEEN, write
@@ -93,7 +93,7 @@ def test_noise_equals_the_published_code_s_in_every_pixel_and_draws_as_many_numb
         expected = zip(settings, seeds, recorded["noise.output"], recorded["noise.next_random"], strict=True)
         for setting, seed, picture, following in expected:
             random = np.random.RandomState(int(seed))
-            drawn = noise.draw(int(setting), len(clean), random)
+            drawn = noise.draw(int(setting), clean.shape[:2], random)
             np.testing.assert_array_equal(noise.apply(int(setting), clean, drawn), picture, err_msg=setting)
             assert random.random_sample() == following
 
@@ -280,11 +280,11 @@ def test_published_draws_go_on_from_the_reset_as_in_libero_s_environment(opened,
         with contextlib.closing(usual):
             usual.seed(7)
             usual.reset()
-            noise.draw(6, 64, np.random.mtrand._rand)
+            noise.draw(6, (64, 64), np.random.mtrand._rand)
             usual.set_init_state(tasks.get_init_state(world.task, 0))
             for _ in range(3):
                 usual.step(SETTLE_ACTION)
-                drawn = noise.draw(6, 64, np.random.mtrand._rand)
+                drawn = noise.draw(6, (64, 64), np.random.mtrand._rand)
     clean = opened(LEVEL, settle_steps=3)
     Perturbation(view=View()).apply(clean.env, "agentview")
     picture = noise.apply(6, np.ascontiguousarray(clean.observe().images["image"][::-1, ::-1]), drawn)

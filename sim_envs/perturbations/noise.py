@@ -1,18 +1,21 @@
 """Sensor noise of LIBERO-plus: ImageNet-C's corruptions with its parameters, equal in every pixel.
 
-A setting is a number from 1 to 50: five kinds with ten severities each. Pictures are as robosuite renders
-them, upside down. What is random is drawn apart from what it does to a picture, so that a stream of random
-numbers can run on over control steps in which nothing is rendered.
+A setting is a number from 1 to 50: five kinds with ten severities each, whose radii are pixels. LIBERO-plus
+applies them to square pictures as robosuite renders them, upside down. What is random is drawn apart from
+what it does to a picture, so that a stream of random numbers can run on over control steps in which nothing
+is rendered.
 """
 
 import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
 SETTINGS = range(1, 51)
-_MAP = 256  # side of the fog's height map, and so of the largest picture
+_MAP = 256  # smallest side of the fog's height map
 
 _MOTION = ((5, 2), (8, 3), (10, 4), (12, 5), (15, 6), (18, 8), (20, 10), (25, 12), (30, 15), (35, 20))
 """Radius and sigma of the blur."""
@@ -34,19 +37,20 @@ _GLASS = (
 )
 """Sigma, largest displacement and passes."""
 
-Picture = UInt8[np.ndarray, "side side 3"]
+Picture = UInt8[np.ndarray, "height width 3"]
+_Clean = Float[np.ndarray, "height width 3"]
 
 
-def draw(setting: int, side: int, random: np.random.RandomState) -> Any:
-    """What is random about the noise in one picture: as many numbers as LIBERO-plus draws for it."""
+def draw(setting: int, size: tuple[int, int], random: np.random.RandomState) -> Any:
+    """What is random about the noise in a picture of a size: as many numbers as LIBERO-plus draws for it."""
     kind, severity = divmod(setting - 1, 10)
     if kind == 0:
         return random.uniform(-45, 45)
     if kind == 3:
-        return _plasma(_FOG[severity][1], random)
+        return _plasma(_FOG[severity][1], random, max(_MAP, 1 << (max(size) - 1).bit_length()))
     if kind == 4:
         _, most, passes = _GLASS[severity]
-        return random.randint(-most, most, size=(passes, (side - 2 * most) ** 2, 2))
+        return random.randint(-most, most, size=(passes, math.prod(side - 2 * most for side in size), 2))
     return None
 
 
@@ -78,26 +82,26 @@ class SensorNoise:
             digest: Number of the episode, from which noise is drawn at each control step.
             stream: State of NumPy's generator after the reset, from which it is drawn instead; None for none.
         """
-        self._setting, self._side, self._digest = setting, side, digest
+        self._setting, self._size, self._digest = setting, (side, side), digest
         self._step, self._drawn = 0, None
         self._stream: np.random.RandomState | None = None
         if stream is not None:
             self._stream = np.random.RandomState()
             self._stream.set_state(stream)
-            self._drawn = draw(setting, side, self._stream)  # for the picture that the reset returns
+            self._drawn = draw(setting, self._size, self._stream)  # for the picture that the reset returns
 
     def step(self) -> None:
         """One control step."""
         self._step += 1
         if self._stream is not None:
-            self._drawn = draw(self._setting, self._side, self._stream)
+            self._drawn = draw(self._setting, self._size, self._stream)
 
     def apply(self, picture: Picture) -> Picture:
         """The noisy picture, the same whenever it is asked for at this control step."""
         drawn = self._drawn
         if self._stream is None:
             seeds = np.random.SeedSequence((self._digest, self._step))
-            drawn = draw(self._setting, self._side, np.random.RandomState(np.random.MT19937(seeds)))
+            drawn = draw(self._setting, self._size, np.random.RandomState(np.random.MT19937(seeds)))
         return apply(self._setting, picture, drawn)
 
 
@@ -117,40 +121,42 @@ def _motion(picture: Picture, radius: int, sigma: int, *, angle: float) -> Pictu
     return (np.floor(total + 0.5).astype(np.int64) // 257).astype(np.uint8)
 
 
-def _gaussian(picture: Picture, sigma: float) -> Float[np.ndarray, "side side 3"]:
+def _gaussian(picture: Picture, sigma: float) -> _Clean:
     """As scikit-image."""
     from scipy import ndimage  # worlds without noise do without
 
     return ndimage.gaussian_filter(picture / 255.0, (sigma, sigma, 0), mode="nearest", truncate=4.0)
 
 
-def _zoom(picture: Picture, stop: float, step: float) -> Float[np.ndarray, "side side 3"]:
+def _zoom(picture: Picture, stop: float, step: float) -> _Clean:
     """The mean of the picture and of magnifications of its centre."""
     from scipy import ndimage  # see above
 
-    clean, side = (picture / 255.0).astype(np.float32), len(picture)
+    clean, sides = (picture / 255.0).astype(np.float32), picture.shape[:2]
     factors, total = np.arange(1, stop, step), np.zeros_like(clean)
+
+    def middle(whole: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+        top, left = ((have - size) // 2 for have, size in zip(whole.shape, sizes, strict=False))
+        return whole[top : top + sizes[0], left : left + sizes[1]]
+
     for factor in factors:
-        cut = int(np.ceil(side / float(factor)))
-        top = (side - cut) // 2
-        centre = clean[top : top + cut, top : top + cut]
+        centre = middle(clean, [int(np.ceil(side / float(factor))) for side in sides])
         zoomed = np.stack([ndimage.zoom(centre[..., c], factor, order=1) for c in range(3)], axis=-1)
-        trim = (len(zoomed) - side) // 2
-        total += zoomed[trim : trim + side, trim : trim + side]
+        total += middle(zoomed, sides)
     return (clean + total) / (len(factors) + 1)
 
 
-def _fog(picture: Picture, density: float, plasma: np.ndarray) -> Float[np.ndarray, "side side 3"]:
-    clean, side = picture / 255.0, len(picture)
+def _fog(picture: Picture, density: float, plasma: np.ndarray) -> _Clean:
+    clean, (height, width, _) = picture / 255.0, picture.shape
     brightest = clean.max()
-    clean += density * plasma[:side, :side, None]
+    clean += density * plasma[:height, :width, None]
     return clean * brightest / (brightest + density)
 
 
-def _plasma(decay: float, random: np.random.RandomState) -> Float[np.ndarray, "side side"]:
-    """A height map from 0 to 1 by the diamond-square algorithm."""
-    heights = np.zeros((_MAP, _MAP))
-    step, wibble = _MAP, 100.0
+def _plasma(decay: float, random: np.random.RandomState, side: int) -> Float[np.ndarray, "side side"]:
+    """A height map from 0 to 1 by the diamond-square algorithm; its side is a power of two."""
+    heights = np.zeros((side, side))
+    step, wibble = side, 100.0
 
     def rough(total: np.ndarray) -> np.ndarray:
         return total / 4 + wibble * random.uniform(-wibble, wibble, total.shape)
@@ -171,16 +177,14 @@ def _plasma(decay: float, random: np.random.RandomState) -> Float[np.ndarray, "s
     return heights / heights.max()
 
 
-def _glass(
-    picture: Picture, sigma: float, most: int, displacements: np.ndarray
-) -> Float[np.ndarray, "side side 3"]:
+def _glass(picture: Picture, sigma: float, most: int, displacements: np.ndarray) -> _Clean:
     """Pixels are overwritten one after the other by near ones, which themselves may have been overwritten."""
-    blurred, side = (_gaussian(picture, sigma) * 255).astype(np.uint8), len(picture)
-    places = range(side - most, most, -1)
-    targets = [row * side + column for row, column in itertools.product(places, places)]
-    origin = list(range(side * side))  # of each pixel, flat
+    blurred, (height, width, _) = (_gaussian(picture, sigma) * 255).astype(np.uint8), picture.shape
+    rows, columns = (range(side - most, most, -1) for side in (height, width))
+    targets = [row * width + column for row, column in itertools.product(rows, columns)]
+    origin = list(range(height * width))  # of each pixel, flat
     for one_pass in displacements:
-        nearby = (one_pass[:, 1] * side + one_pass[:, 0]).tolist()
+        nearby = (one_pass[:, 1] * width + one_pass[:, 0]).tolist()
         for target, way in zip(targets, nearby, strict=True):
             origin[target] = origin[target + way]
     shuffled = blurred.reshape(-1, 3)[origin].reshape(blurred.shape)

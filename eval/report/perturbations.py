@@ -1,0 +1,100 @@
+"""Runs of perturbed episodes beside their controls: a row per perturbation, and what it shows."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from contracts.errors import pluralize
+from contracts.perturbation import Perturbations, format_perturbations
+from eval.metrics.noninferiority import Verdict, corrected_verdicts
+from eval.records.reader import RunIdentity
+from eval.report.comparison import Comparison, PairTable
+from eval.report.comparison_verdict import Judgements, format_between, format_points
+from eval.report.result_tables import percent
+from eval.report.table import Column, Table, differ, percentage
+
+_SCHEDULE = ("mode", "policy", "weights_sha256", "text_every", "tokens_per_frame", "deadline_ms", "feedback")
+
+
+def control_of(run: RunIdentity, others: Sequence[RunIdentity]) -> RunIdentity | None:
+    """The run of the same episodes without perturbations, by the same policy; None if there is none."""
+    for other in others if run.perturb else ():
+        alike = all(getattr(run, name) == getattr(other, name) for name in _SCHEDULE)
+        if alike and not other.perturb and run.control_hash == other.control_hash:
+            return other
+    return None
+
+
+class PerturbedRow(NamedTuple):
+    """A perturbation's effect on a policy."""
+
+    perturb: Perturbations
+    mode: str
+    pairs: PairTable  # A is the control
+    verdict: Verdict  # corrected for the number of perturbations
+
+
+def perturbed_rows(judged: Mapping[str, tuple[Comparison, Judgements]]) -> list[PerturbedRow]:
+    """The comparisons of perturbed runs with their controls, by dimension and severity."""
+    found = [each for each in judged.values() if each[0].b.perturb and not each[0].a.perturb]
+    if not found:
+        return []
+    margin = found[0][1].success.margin / 100
+    graded = [each for each in found if each[1].success.verdict is not Verdict.TOO_MANY_ERRORS]
+    verdicts = corrected_verdicts([comparison.overall.counts for comparison, _ in graded], margin)
+    corrected = dict(zip((comparison.b.run_id for comparison, _ in graded), verdicts, strict=True))
+    rows = [
+        PerturbedRow(
+            perturb=comparison.b.perturb,
+            mode=comparison.b.mode,
+            pairs=comparison.overall,
+            verdict=corrected.get(comparison.b.run_id, Verdict.TOO_MANY_ERRORS),
+        )
+        for comparison, _ in found
+    ]
+    return sorted(rows, key=lambda row: (row.mode, row.perturb))
+
+
+NOTE = (
+    "perturbed minus control in points, by pairs of the same episode, with Tango's interval; verdicts "
+    "against the margin are corrected together (Holm)"
+)
+COLUMNS = [
+    Column("perturbation", lambda row: " ".join(map(str, row.perturb)), align="left"),
+    Column("mode", lambda row: row.mode, align="left", choices=True, when=differ),
+    Column("control", lambda row: row.pairs.percent_a, percent),
+    Column("perturbed", lambda row: row.pairs.percent_b, percent),
+    Column("difference", lambda row: row.pairs.difference, "+.1f", legend=NOTE),
+    Column("95 %", lambda row: row.pairs.difference_ci95, lambda ci: f"{ci.low:+.1f} to {ci.high:+.1f}"),
+    Column("pairs", lambda row: row.pairs.graded, optional=1),
+    Column("verdict", lambda row: row.verdict, align="left"),
+]
+
+
+def perturbations_table(rows: Sequence[PerturbedRow], title: str = "") -> Table:
+    """A row per perturbation and mode."""
+    return Table(columns=COLUMNS, groups=[rows], title=title)
+
+
+def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
+    """The perturbation that costs most, with its interval."""
+    known = [row for row in rows if row.pairs.difference_ci95 is not None]
+    if not known:
+        return "No verdict: too many episodes ended in an error."
+    worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.perturb))
+    name = format_perturbations(worst.perturb)
+    pairs, interval = worst.pairs, worst.pairs.difference_ci95
+    assert interval is not None, "those without are left out"
+    rates = f"{percentage(pairs.percent_b, 0)} % against {percentage(pairs.percent_a, 0)} % in the control"
+    numbers = (
+        f"{format_points(pairs.difference or 0.0)} points, {format_between(interval)}, "
+        f"{pluralize(pairs.graded, 'pair')}"
+    )
+    inferior = [row for row in rows if row.verdict is Verdict.INFERIOR]
+    among = f" of {pluralize(len(rows), 'perturbation')}" if len(rows) > 1 else ""
+    if interval.high >= 0:
+        lead = (
+            f"No significant loss under any{among}; the largest is" if among else "No significant loss under"
+        )
+        return f"{lead} {name}: {rates} ({numbers})."
+    more = f"; {len(inferior)} of them by more than the margin" if len(rows) > 1 else ""
+    return f"{name} costs most{among}: {rates} ({numbers}){more}."

@@ -1,0 +1,107 @@
+"""The perturbations of a world's episodes. Imports no simulator."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contracts.hashing import seed_of
+from contracts.perturbation import UNPERTURBED, Perturbation
+from sim_envs.perturbations.dimension import Picture, find_dimension
+
+if TYPE_CHECKING:
+    from sim_envs.perturbations.scene import Scene
+
+_DRAWS = 100  # most draws of a perturbation
+
+
+class Perturber:
+    """Perturbs the episodes of a world: `restore`, then `begin`, then a `step` per control step.
+
+    Attributes:
+        perturbations: Those of the next episode.
+        redraws: Draws of this episode that left the task unsolvable, each replaced by the next.
+    """
+
+    def __init__(self, control_hz: float) -> None:
+        """Begin without perturbations."""
+        self.perturbations = UNPERTURBED
+        self.redraws = 0
+        self._control_hz, self._digest, self._step = control_hz, 0, 0
+        self._scene: Scene | None = None
+        self._saved: dict[str, np.ndarray] = {}
+        self._later: list[Perturbation] = []
+        self._sensors: list[Perturbation] = []
+
+    def restore(self) -> None:
+        """Undo what the last episode changed in the model; before the world resets it."""
+        if self._scene is not None:
+            self._scene.look(self._saved)
+        self._scene, self._saved, self.redraws = None, {}, 0
+        self._later, self._sensors = [], []
+
+    def begin(self, scene: "Callable[[], Scene] | None", digest: int) -> None:
+        """Apply what the episode starts with; the control's key gives the `digest`.
+
+        None is the scene of a world that is not MuJoCo's.
+        """
+        self._digest, self._step = digest, 0
+        parts = [part for part in self.perturbations if find_dimension(part.dimension).medium != "words"]
+        if scene is not None and any(find_dimension(part.dimension).medium == "scene" for part in parts):
+            self._scene = scene()
+            self._saved = self._scene.looks()
+        order = sorted(parts, key=lambda part: not find_dimension(part.dimension).moves)
+        self._later = [part for part in order if part.at_s is not None]
+        for part in order:
+            if part.at_s is None:
+                self._apply(part)
+
+    def step(self) -> None:
+        """One control step of the episode has passed."""
+        self._step += 1
+        for part in list(self._later):
+            if (part.at_s or 0.0) * self._control_hz <= self._step:
+                self._later.remove(part)
+                self._apply(part)
+
+    def without(self, names: Mapping[str, object]) -> None:
+        """Leave these objects alone from now on."""
+        if self._scene is not None:
+            objects = self._scene.objects
+            self._scene.objects = {name: body for name, body in objects.items() if name not in names}
+
+    def picture(self, picture: Picture) -> Picture:
+        """A picture as the sensor gives it."""
+        for part in self._sensors:
+            dimension = find_dimension(part.dimension)
+            picture = dimension.corrupt(picture, part.severity, digest=self._digest, step=self._step)
+        return picture
+
+    @contextlib.contextmanager
+    def control_view(self) -> Iterator[None]:
+        """The control's cameras, by which objects move as in the control."""
+        if self._scene is None:
+            yield
+            return
+        now = self._scene.looks()
+        self._scene.look(self._saved)
+        yield
+        self._scene.look(now)
+
+    def _apply(self, part: Perturbation) -> None:
+        dimension, scene = find_dimension(part.dimension), self._scene
+        if dimension.medium == "pictures":
+            self._sensors.append(part)
+            return
+        assert scene is not None, "the world gives a scene, or its suite refuses the dimension"
+        looks, state = scene.looks(), scene.places()
+        for attempt in range(_DRAWS):
+            draws = np.random.default_rng([self._digest, seed_of(part.dimension), attempt])
+            if dimension.change(scene, part.severity, draws):
+                return
+            self.redraws += 1
+            scene.look(looks)
+            if dimension.moves:
+                scene.place(state)
+        raise RuntimeError(f"perturbation {part}: no draw of {_DRAWS} leaves the task solvable")

@@ -1,0 +1,205 @@
+"""Perturbed episodes: what changes, how far, and that all else is the control's."""
+
+import contextlib
+
+import mujoco
+import numpy as np
+import pytest
+
+from contracts.errors import UsageError
+from contracts.perturbation import DIMENSIONS, SEVERITIES, parse_perturbations
+from eval.records.protocol import describe_suite, suite_hash
+from sim_envs.perturbations import dimension as dimensions
+from sim_envs.perturbations import noise
+from sim_envs.perturbations.dimension import Dimension, find_dimension
+from sim_envs.suite import open_suite
+from sim_envs.world import perturbed_world
+
+LOOKS = ("camera", "light", "background", "appearance")
+PLACES = ("robot", "layout", "swap")
+
+
+@pytest.fixture(scope="module")
+def world():
+    suite = open_suite("droid_tabletop")
+    with contextlib.closing(suite.open(suite.tasks()[0])) as opened:
+        yield opened
+
+
+def begun(world, text, *, init_id=0, settle_steps=2):
+    perturbed_world(world, parse_perturbations(text))
+    world.reset(init_id=init_id, seed=7, settle_steps=settle_steps)
+    return world
+
+
+def physics(world):
+    data = world.station.data
+    return np.concatenate([data.qpos, data.qvel])
+
+
+def looks(world):
+    model = world.station.model
+    return {name: getattr(model, name).copy() for name in ("cam_pos", "cam_quat", "light_dir", "geom_rgba")}
+
+
+def played(world):
+    action = np.append(np.full(7, 0.1), 0.0)
+    world.advance(np.tile(action, (3, 1)))
+    return physics(world)
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_looks_change_the_scene_and_no_physics(world, name):
+    control, plain = played(begun(world, "none")), looks(begun(world, "none"))
+    perturbed = played(begun(world, f"{name}:3"))
+    changed = looks(world)
+    np.testing.assert_array_equal(perturbed, control)
+    assert any((changed[part] != plain[part]).any() for part in plain) or name == "light"
+
+
+@pytest.mark.parametrize("name", [*LOOKS, *PLACES])
+def test_a_control_after_a_perturbed_episode_is_the_control(world, name):
+    control, plain = played(begun(world, "none")), looks(world)
+    begun(world, f"{name}:5")
+    np.testing.assert_array_equal(played(begun(world, "none")), control)
+    for part, values in looks(world).items():
+        np.testing.assert_array_equal(values, plain[part])
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_an_episode_is_a_function_of_its_key(world, name):
+    first, again = (physics(begun(world, f"{name}:3")).copy() for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert (physics(begun(world, f"{name}:3", init_id=1)) != first).any()
+
+
+def test_the_arm_starts_as_far_away_as_the_severity_says_and_stays_there(world):
+    control = begun(world, "none").station.joints.copy()
+    for severity in SEVERITIES:
+        world = begun(world, f"robot:{severity}")
+        assert np.linalg.norm(world.station.joints - control) == pytest.approx(0.1 * severity, abs=0.02)
+
+
+def test_objects_are_shifted_by_what_the_severity_says_and_stay_apart_and_upright(world):
+    control = {name: begun(world, "none").station.pose(name) for name in world.task.objects}
+    begun(world, "layout:4")
+    moved = {
+        name: np.linalg.norm(world.station.pose(name).position - pose.position)
+        for name, pose in control.items()
+    }
+    assert max(moved.values()) == pytest.approx(0.04, abs=1e-6)
+    assert all(distance == pytest.approx(0.04, abs=1e-6) or distance < 1e-6 for distance in moved.values())
+    world.advance(np.tile(np.zeros(8), (5, 1)))
+    assert world.station.data.contact.dist.min(initial=0.0) > -0.003
+
+
+def test_a_swap_exchanges_places(world):
+    names = list(world.task.objects)
+    before = {name: begun(world, "none").station.pose(name).middle[:2] for name in names}
+    begun(world, "swap:1")
+    after = {name: world.station.pose(name).middle[:2] for name in names}
+    moved = [name for name in names if np.linalg.norm(after[name] - before[name]) > 0.01]
+    assert len(moved) == 2
+    np.testing.assert_allclose(after[moved[0]], before[moved[1]], atol=0.01)
+
+
+def test_the_camera_keeps_the_objects_in_view(world):
+    scene = begun(world, "none").station._scene()
+    seen = scene.seen()
+    for severity in SEVERITIES:
+        assert (begun(world, f"camera:{severity}").station._scene().seen() >= 0.5 * seen).all()
+
+
+def test_impossible_draws_are_replaced_by_the_next_and_counted(world, monkeypatch):
+    class Third(Dimension):
+        medium = "scene"
+        meanings = ("", "", "", "", "")
+        calls = 0
+
+        def change(self, scene, severity, draws):
+            self.calls += 1
+            scene.model.cam_pos[0] += 1.0
+            return self.calls == 3
+
+    third = Third()
+    monkeypatch.setattr("sim_envs.perturbations.perturber.find_dimension", lambda _: third)
+    plain = begun(world, "none").station.model.cam_pos[0].copy()
+    begun(world, "camera:1")
+    assert world.perturber.redraws == 2
+    np.testing.assert_array_equal(world.station.model.cam_pos[0], plain + 1.0)
+    monkeypatch.undo()
+    begun(world, "none")
+
+
+def test_a_change_at_a_time_comes_then(world):
+    plain = looks(begun(world, "none"))
+    begun(world, "background:3@0.2s")  # 3 control steps of 1/15 s
+    np.testing.assert_array_equal(looks(world)["geom_rgba"], plain["geom_rgba"])
+    world.advance(np.zeros((2, 8)))
+    np.testing.assert_array_equal(looks(world)["geom_rgba"], plain["geom_rgba"])
+    world.advance(np.zeros((1, 8)))
+    assert (looks(world)["geom_rgba"] != plain["geom_rgba"]).any()
+
+
+@pytest.mark.parametrize("setting", [2, 12, 22, 32, 42])
+def test_noise_takes_pictures_of_any_size(setting):
+    picture = np.random.default_rng(0).integers(0, 256, (90, 300, 3), np.uint8)
+    drawn = noise.draw(setting, (90, 300), np.random.RandomState(1))
+    noisy = noise.apply(setting, picture, drawn)
+    assert noisy.shape == picture.shape
+    assert (noisy != picture).any()
+
+
+def test_every_severity_has_a_meaning_of_its_own():
+    for name in DIMENSIONS:
+        assert len(set(find_dimension(name).meanings)) == len(SEVERITIES)
+
+
+def test_the_hash_has_the_perturbations_and_that_of_a_control_does_not_change():
+    plain, perturbed = (open_suite("droid_tabletop", perturb=text) for text in ("none", "light:2"))
+    assert "perturb" not in describe_suite(plain)
+    assert "perturb" not in describe_suite(plain)["suite"]
+    assert list(describe_suite(perturbed)["perturb"]) == ["light:2"]
+    assert suite_hash(describe_suite(plain)) != suite_hash(describe_suite(perturbed))
+
+
+@pytest.mark.parametrize(
+    ("suite", "text", "complaint"),
+    [
+        ("gym_reacher", "camera:3", "gym_reacher cannot change its camera; it can noise, wording"),
+        ("libero_plus_object", "light:1", "libero_plus_object cannot change its light"),
+        ("droid_tabletop", "light:3@40s", "ends after 30 s (450 control steps); give a time before"),
+    ],
+)
+def test_suites_refuse_what_they_cannot(suite, text, complaint):
+    with pytest.raises(UsageError) as refused:
+        open_suite(suite, perturb=text)
+    assert complaint in str(refused.value)
+
+
+def test_a_dimension_of_ones_own_has_an_entry_point(monkeypatch):
+    class Gravity(Dimension):
+        medium = "scene"
+        meanings = tuple(f"gravity {s} m/s² more" for s in SEVERITIES)
+
+    class Point:
+        name = "gravity"
+
+        def load(self):
+            return Gravity
+
+    monkeypatch.setattr(dimensions, "entry_points", lambda **_: (Point(),))
+    find_dimension.cache_clear()
+    assert isinstance(find_dimension("gravity"), Gravity)
+    find_dimension.cache_clear()
+
+
+def test_mujoco_restores_its_lights(world):
+    light = begun(world, "none").station.model.light_diffuse.copy()
+    head = np.array(world.station.model.vis.headlight.ambient)
+    begun(world, "light:5")
+    assert (world.station.model.light_diffuse != light).any()
+    begun(world, "none")
+    np.testing.assert_array_equal(world.station.model.light_diffuse, light)
+    np.testing.assert_array_equal(world.station.model.vis.headlight.ambient, head)
+    assert isinstance(world.station.data, mujoco.MjData)
