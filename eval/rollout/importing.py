@@ -298,7 +298,7 @@ def _results(
     by_suite = defaultdict[str, list[ForeignEpisode]](list)
     for each in found.episodes:
         if each.suite is None and suite is None:
-            raise UsageError(f"{file} does not name a suite; give --suite, such as libero_object")
+            raise UsageError(f"{file} does not name a suite; give --suite")
         by_suite[each.suite or suite or ""].append(each)
     results: dict[EpisodeKey, EpisodeResult] = {}
     places: dict[EpisodeKey, str] = {}
