@@ -213,7 +213,7 @@ def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tm
         assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
     told = capsys.readouterr()
     assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in told.out
-    assert told.err.count("compiling the training step, 2.4 million parameters in batches of ") == 1
+    assert told.err.count("compiling the training step, ") == 1
     assert not (tmp_path / "rollouts").exists()
     assert resume(tmp_path) == 0
     assert_same(tmp_path, whole)
