@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.roofline import COLUMNS
 from contracts.mode import Mode
 from eval.bench.row import Row, RowFile
 from eval.bench.table import TIMES, by_workload, rows_table
@@ -47,16 +48,10 @@ def _modes(rows: Sequence[Row], added: str = "") -> str:
 
 
 def _roofline(record: Mapping[str, Any]) -> str:
-    return _table(
-        f"{record['policy']}, {record['dtype']}, {record['device']}: stages against their floors",
-        ({"robots": one["robots"], **stage} for one in record["rooflines"] for stage in one["stages"]),
-        {
-            "robots": lambda row: str(row["robots"]),
-            "stage": lambda row: row["name"],
-            "floor, ms": lambda row: f"{row['floor_ms']:.3f}",
-            "measured, ms": lambda row: number(row["measured_ms"], ".3f"),
-            "measured / floor": lambda row: number(row["measured_over_floor"], ".2f"),
-        },
+    title = f"{record['policy']}, {record['dtype']}, {record['device']}: stages against their floors"
+    rows = [{"robots": one["robots"]} | stage for one in record["rooflines"] for stage in one["stages"]]
+    return _titled(
+        title, Table(columns=[Column("robots", lambda row: row["robots"]), *COLUMNS], groups=[rows])
     )
 
 

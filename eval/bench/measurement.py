@@ -243,11 +243,6 @@ def _median_95(sample: np.ndarray) -> Interval | None:
     return Interval(low=float(min(low, median)), high=float(max(high, median)))
 
 
-def decode_sizes(stages: StageTimes) -> list[int]:
-    """The batch sizes of the decode programs among stages."""
-    return [int(name.removeprefix("decode_")) for name in stages if name.startswith("decode_")]
-
-
 def median_stages(stages: Sequence[StageTimes]) -> dict[str, float]:
     """The median of each program over repetitions, milliseconds."""
     return {name: statistics.median(times[name] for times in stages) for name in stages[0]}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from contracts.mode import Mode
-from eval.bench.measurement import decode_sizes
 from eval.bench.row import Row
 
 
@@ -30,6 +29,7 @@ def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
         stage: statistics.median(row.stage_ms[stage] for row in rows if stage in row.stage_ms)
         for stage in dict.fromkeys(stage for row in rows for stage in row.stage_ms)
     }
+    sizes = sorted(int(stage.removeprefix("decode_")) for stage in ms if stage.startswith("decode_"))
     host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
     guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
     itself = f"by itself, median of {isolated.repetitions} repetitions"
@@ -45,7 +45,7 @@ def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
         "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
         "guided_denoise": guided_ms and _measured(guided_ms, f"{itself}, {isolated.denoise_steps} steps"),
         "fork": _measured(ms["fork"], itself),
-        "decode": {size: _measured(ms[f"decode_{size}"], itself) for size in sorted(decode_sizes(ms))},
+        "decode": {size: _measured(ms[f"decode_{size}"], itself) for size in sizes},
         "parallel": _slowdown(isolated, rows, ms),
     }
     return {field: value for field, value in content.items() if value is not None}
