@@ -10,6 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
+import docstring_parser
 from cyclopts import (
     UNSET,
     App,
@@ -21,6 +22,7 @@ from cyclopts import (
     UnknownOptionError,
     UnusedCliTokensError,
 )
+from docstring_parser import DocstringStyle
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from configs import __version__
@@ -70,6 +72,8 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     app.version = __version__
     for flag in (*app.help_flags, *app.version_flags):
         app[flag].show = False  # the box Commands is left to commands
+    # cyclopts also reads the sources of options' classes, and of pydantic's, for docstrings of single fields.
+    docstring_parser.parse_from_object = _parse_docstring
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "--help-all" in (arguments[:1] if app.help_formatter is None else arguments):
         app.help_formatter, app.help_epilogue, arguments = None, None, ["--help"]
@@ -89,6 +93,10 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
         return code
 
     sys.exit(exit_code_of(command))
+
+
+def _parse_docstring(obj: Any, style: DocstringStyle = DocstringStyle.AUTO) -> docstring_parser.Docstring:
+    return docstring_parser.parse(obj.__doc__ or "", style)
 
 
 def usage_error(error: CycloptsError) -> UsageError:

@@ -199,7 +199,7 @@ def read_feedback(declared: Any, source: str) -> dict[str, tuple[PromptField, ..
 class Preset(BaseModel):
     """Base of all presets: frozen, unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # a command uses few of them
 
 
 class SuiteConfig(Preset):

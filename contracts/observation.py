@@ -35,6 +35,8 @@ class Observation:
             chunk usually starts after as many.
         action_prefix: The same as a part of the policy's last chunk, towards which it guides denoising; None
             if it does not.
+        history: What was observed in the control steps before, oldest first, for policies that take it; less
+            at the beginning of an episode.
     """
 
     images: Mapping[str, NDArray[np.uint8]]
@@ -44,3 +46,4 @@ class Observation:
     delay_steps: int = 0
     executing: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     action_prefix: ActionPrefix | None = None
+    history: "tuple[Observation, ...]" = ()

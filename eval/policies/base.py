@@ -172,6 +172,7 @@ class LoadedPolicy:
     writes_texts: bool = True  # whether its replies may have texts
     follows_mode: bool = True  # whether the run's mode decides when it writes
     reports_work: bool = False  # whether its replies report `Reply.work`, which profile clocks need
+    history: int = 0  # control steps before a query whose observations it has
     remark: str | None = None  # one line to print before the first episode, or None
     runs_on: Mapping[str, str] = dataclasses.field(default_factory=dict)  # PyTorch's version, device, type
     # Language task to the fields of later prompts that hold its texts.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
 from lerobot.policies import get_policy_class, make_pre_post_processors
+from lerobot.utils.constants import ACTION
 from torch.overrides import TorchFunctionMode
 
 from configs.errors import check
@@ -82,22 +83,17 @@ def open_lerobot(
         )
     declared = {"horizon": _chunk_of(config, name), "action_prefix": guides}
     keys = named(_keys(config, suite, options, name), name, declared)
+    keys = dataclasses.replace(keys, history=config.n_obs_steps - 1)
     with in_one_line(f"policy {name} cannot be loaded"), contextlib.redirect_stdout(io.StringIO()):
         policy = LeRobotPolicy(config, folder, keys)
     with in_one_line(f"policy {name} cannot act"):
         policy.try_out()
-    frames = config.n_obs_steps
-    remark = (
-        f"{name} was trained on the observations of {frames} control steps; a query has one, which stands "
-        "for all of them."
-    )
     return opened_batches(
         policy,
         keys,
         {},
         worlds=worlds,
         batch_size=batch_size,
-        remark=remark if frames > 1 else None,
         lerobot={
             "version": lerobot.__version__,
             "type": config.type,
@@ -183,16 +179,11 @@ class LeRobotPolicy:
 
     def infer_batch(self, observations: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """See `BatchInference`."""
-        batch: dict[str, Any] = {"task": [seen["prompt"] for seen in observations]}
-        for key in self._keys.images:
-            pixels = torch.from_numpy(np.stack([seen[key] for seen in observations]))
-            batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
-        for key in self._keys.state:
-            batch[key] = torch.from_numpy(np.stack([seen[key] for seen in observations])).float()
-        if self._keys.action_prefix:
-            batch["action"] = torch.from_numpy(observations[0][ACTION_PREFIX])[None].float()
-        batch = self._before(batch)
+        *earlier, batch = map(self._batch, zip(*map(self._frames, observations), strict=True))
         self.model.reset()  # its queues hold one batch: every query starts anew
+        for frame in earlier:  # with an action in its queue, it takes what is observed and computes nothing
+            self.model._queues[ACTION].append(None)
+            self.model.select_action(frame)
         steps = self._keys.interface.horizon or 1
         queries = [self._queries.get(seen["row"], (0, 0)) for seen in observations]
         with self._autocast(), RowNoise([_generator(*query) for query in queries]):
@@ -209,11 +200,27 @@ class LeRobotPolicy:
         """A chunk that LeRobot's real-time chunking guides towards the actions executed meanwhile."""
         with torch.inference_mode(mode=False), torch.no_grad():  # guidance needs gradients
             batch = {key: each.clone() if torch.is_tensor(each) else each for key, each in batch.items()}
-            prefix = batch.pop("action")
+            prefix = batch.pop(ACTION)
             delay = prefix.shape[1]
             return self.model.predict_action_chunk(
                 batch, inference_delay=delay, prev_chunk_left_over=prefix if delay else None
             )
+
+    def _frames(self, observation: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """What was observed, oldest first; copies of the first stand for what was before the episode."""
+        seen = (*observation["history"], observation) if self._keys.history else (observation,)
+        return (seen[0],) * (1 + self._keys.history - len(seen)) + seen
+
+    def _batch(self, observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = {"task": [seen["prompt"] for seen in observations]}
+        for key in self._keys.images:
+            pixels = torch.from_numpy(np.stack([seen[key] for seen in observations]))
+            batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
+        for key in self._keys.state:
+            batch[key] = torch.from_numpy(np.stack([seen[key] for seen in observations])).float()
+        if self._keys.action_prefix:
+            batch[ACTION] = torch.from_numpy(observations[0][ACTION_PREFIX])[None].float()
+        return self._before(batch)
 
     def try_out(self) -> None:
         """Act once, so that what fails in every query is known before the first episode."""
@@ -221,7 +228,7 @@ class LeRobotPolicy:
         images = {
             camera: np.zeros((*size, 3), np.uint8) for camera, size in self._keys.declared_sizes.items()
         }
-        query = {**self._keys.write(images, np.zeros(seen.state_size), ""), "row": PADDING}
+        query = {**self._keys.write(images, np.zeros(seen.state_size), ""), "row": PADDING, "history": ()}
         query[ACTION_PREFIX] = np.zeros((1, self._keys.interface.action.size))
         with torch.inference_mode():
             (answer,) = self.infer_batch([query])

@@ -128,9 +128,14 @@ class OpenpiQueries:
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The argument of `infer` for an observation."""
-        written = self.keys.write(observation.images, observation.state, observation.language)
+        written, *earlier = (
+            self.keys.write(seen.images, seen.state, observation.language)
+            for seen in (observation, *observation.history)
+        )
         if self.keys.action_prefix:
             written |= {ACTION_PREFIX: observation.executing, DELAY_STEPS: observation.delay_steps}
+        if self.keys.history:
+            written |= {"history": earlier}
         return {**written, **observation.feedback}
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
@@ -216,6 +221,8 @@ def described(
     own_sizes = dict.fromkeys(keys.images.values(), size) if size and keys.robot else {}
     if keys.resize != "pad":
         inputs["image_resize"] = keys.resize
+    if keys.history:
+        inputs["history"] = keys.history
     return LoadedPolicy(
         interface=policy.interface,
         image_sizes=keys.declared_sizes or own_sizes,
@@ -224,5 +231,6 @@ def described(
         writes_texts=policy.writes_texts,
         follows_mode=policy.follows_mode,
         feedback=policy.feedback,
+        history=keys.history,
         remark=remark,
     )

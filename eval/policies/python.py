@@ -164,7 +164,11 @@ def _declaration(
     feedback = _feedback(policy, target)
     remark = None if keys else assumption(target, assumed, feedback, remedy)
     declared = {name: getattr(policy, name) for name in _DECLARED if hasattr(policy, name)}
-    return named(keys or assumed, target, declared), feedback, remark
+    history = getattr(policy, "history_steps", 0)
+    if type(history) is not int or history < 0:
+        raise UsageError(f"policy {target}: its history_steps is {history!r}; give a number of control steps")
+    keys = dataclasses.replace(named(keys or assumed, target, declared), history=history)
+    return keys, feedback, remark
 
 
 def _resized(policy: Any, target: str) -> Policy:

@@ -160,6 +160,7 @@ def run_episode(
             overlap=config.overlap,
             picture_steps=recorder.picture_steps,
             feedback=feedback,
+            history=variant.policy.history,
         )
         for query in queries:
             recorder.add(query)

@@ -11,10 +11,12 @@ action is left, the robot holds still.
 """
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import reprlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -52,6 +54,7 @@ def rollout(
     overlap: OverlapRule = "skip",
     picture_steps: int | None = None,
     feedback: EpisodeFeedback | None = None,
+    history: int = 0,
 ) -> Iterator[QueryRecord]:
     """Run one episode; yields each query when the next one is due.
 
@@ -66,6 +69,7 @@ def rollout(
             that supports `Observation.action_prefix`; `whole` leaves out nothing.
         picture_steps: Control steps between pictures for a video; None for no pictures.
         feedback: Texts in the policy's prompt; None if it reads none.
+        history: Control steps before a query whose observations it has, too.
 
     Raises:
         ActionError: Actions have a wrong shape or are not finite.
@@ -77,7 +81,9 @@ def rollout(
         world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     charges = pricing != UNCHARGED
-    execution = Execution(world, suite, timeline, watched=charges, picture_steps=picture_steps)
+    execution = Execution(
+        world, suite, timeline, watched=charges, picture_steps=picture_steps, history=history
+    )
     guides = overlap == "rtc"
     delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz, guided=guides)
     while not (timeline.is_over or execution.ended):
@@ -197,6 +203,12 @@ class Timeline:
             return None
         return rest._replace(steps=min(steps, rest.steps))
 
+    @property
+    def next_query(self) -> int:
+        """The control step of the next query, as far as is known."""
+        since = self.query.actions_step if self._holds else self.query.step
+        return max(since + self._protocol.replan_steps, self.query.free_step)
+
     def issue(self) -> QuerySchedule:
         """Issue a query now."""
         now = self.step
@@ -223,9 +235,7 @@ class Timeline:
 
     def next_span(self) -> ActionSpan | None:
         """The next actions to execute; None if the next query is due or the episode is over."""
-        since = self.query.actions_step if self._holds else self.query.step
-        next_query = max(since + self._protocol.replan_steps, self.query.free_step)
-        steps = min(next_query, self._protocol.max_steps) - self.step
+        steps = min(self.next_query, self._protocol.max_steps) - self.step
         if self._coming:
             steps = min(steps, self.query.actions_step - self.step)
         if steps <= 0:
@@ -268,18 +278,27 @@ class Execution:
     """
 
     def __init__(
-        self, world: World, suite: Suite, timeline: Timeline, *, watched: bool, picture_steps: int | None
+        self,
+        world: World,
+        suite: Suite,
+        timeline: Timeline,
+        *,
+        watched: bool,
+        picture_steps: int | None,
+        history: int = 0,
     ) -> None:
         """Begin an episode in a world with its task loaded.
 
         `watched` reads the world's truth at every control step, at which texts may be delivered;
-        `picture_steps` are the control steps between pictures of the first camera, None for no pictures.
+        `picture_steps` are the control steps between pictures of the first camera, None for no pictures;
+        `history` those before a query that are observed for it.
         """
         self._world = world
         self._suite = suite
         self._timeline = timeline
         self._watched = watched
         self._picture_steps = picture_steps
+        self._seen = deque[tuple[int, Observation]](maxlen=history)  # by control step, before the query
         self._state = np.zeros(suite.interface.observation.state_size)
         self._moved = True  # since the state was read
         self._acted = False  # whether an action of the policy was executed
@@ -314,7 +333,13 @@ class Execution:
         if self._moved:
             self._state, self._moved = observation.state, False
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
-        return observation
+        history = tuple(seen for _, seen in self._seen)
+        if self._seen.maxlen:
+            self._remember(observation)
+        return dataclasses.replace(observation, history=history)
+
+    def _remember(self, observation: Observation) -> None:
+        self._seen.append((self._timeline.step, copy.deepcopy(observation)))  # worlds may overwrite it
 
     def record(self) -> QueryExecution:
         """What happened since the query was issued."""
@@ -361,6 +386,11 @@ class Execution:
                     self._pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
                     self._picture_due = timeline.step + self._picture_steps
                 span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
+            if history := self._seen.maxlen:
+                unobserved = timeline.next_query - history - timeline.step
+                if unobserved <= 0 and not (self._seen and self._seen[-1][0] == timeline.step):
+                    self._remember(self._world.observe())
+                span = span._replace(steps=min(span.steps, max(1, unobserved)))
             if self._watched:
                 span = span._replace(steps=1)
             began = time.perf_counter()

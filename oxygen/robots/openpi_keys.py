@@ -42,6 +42,7 @@ class OpenpiKeys:
     clips: bool = False
     # Whether the policy asks for what the robot executes until its answer arrives.
     action_prefix: bool = False
+    history: int = 0  # control steps before a query whose observations it has
 
     @property
     def names(self) -> tuple[str, ...]:

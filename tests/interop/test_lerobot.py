@@ -17,7 +17,9 @@ import pytest
 
 from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
+from sim_envs.fake import FakeSuite
 from tests.commands import ROOT, execute, printed
+from tests.eval.rollout.scaled import suite_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -123,12 +125,32 @@ def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actio
         played = described["policy_inputs"]
         assert (played["lerobot"]["type"], played["lerobot"]["n_action_steps"]) == (kind, actions)
         assert {*map(tuple, played["image_size"].values())} == {(96, 96)}
+        assert played.get("history", 0) == (kind == "diffusion")
         assert {each.outcome for each in run.episodes().values()} == {"timeout"}
         firsts = [next(iter(read_queries(run, key))).actions for key in sorted(run.episodes(), key=str)]
         chunks.append(np.stack(firsts))
     assert chunks[0].shape == (2, actions, 8)
     assert np.abs(chunks[0] - chunks[1]).max() < 1e-4
     assert (kind == "act") or np.abs(chunks[0][0] - chunks[0][1]).max() > 1e-3
+
+
+def test_a_policy_of_several_control_steps_answers_as_in_lerobots_loop(lerobot, tmp_path):
+    if execute(lerobot, "-c", "import cyclopts, mujoco, diffusers", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs, and diffusers, beside lerobot")
+    folder = checkpoint(lerobot, tmp_path, "diffusion")
+    done = execute(lerobot, ROOT / "tests/interop/lerobot_history.py", folder, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    history, farthest = done.stdout.split()
+    assert history == "1"
+    assert float(farthest) < 1e-5
+
+
+def test_a_training_in_pytorch_goes_on_as_if_there_had_been_no_evaluations(lerobot, tmp_path):
+    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs beside lerobot")
+    suite = suite_file(tmp_path, "fake", FakeSuite, camera_size=256, environment={"success_at": 7})
+    program = (lerobot, ROOT / "tests/interop/torch_training.py", suite)
+    assert printed(*program, cwd=tmp_path, **IN_PROCESS) == "[True, True, True]\n"
 
 
 def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):

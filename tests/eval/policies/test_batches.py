@@ -1,6 +1,7 @@
 """One object of a class with `infer_batch` serves all worlds; a failure is one line or one episode."""
 
 import contextlib
+import dataclasses
 import re
 import sys
 import textwrap
@@ -104,6 +105,21 @@ def test_one_object_serves_all_worlds_in_batches_of_at_most_the_batch_size(mine,
         assert {world: chunk[0, 0] for world, chunk in worlds.act().items()} == {n: n / 100 for n in range(4)}
     assert sorted(worlds.policy.batches) == sorted(2 * batches)
     assert worlds.policy.begun == [(world, key(world)) for world in range(4)]
+
+
+def test_a_class_gets_what_was_observed_in_as_many_control_steps_as_it_says(mine):
+    target = mine("assert [len(seen['history']) for seen in observations] == [1, 0]")
+    file = Path(target.removesuffix(":Mine"))
+    source = file.read_text()
+    file.write_text(source.replace("pad_batches", "history_steps = 2\n    pad_batches"))
+    opened = open_python(target, {}, worlds=2, batch_size=2)
+    assert (opened.history, opened.inputs["history"]) == (2, 2)
+    seen = FakeWorld().observe()
+    acted = opened.groups[0].act({0: dataclasses.replace(seen, history=(seen,)), 1: seen})
+    assert [chunk.shape for chunk in acted.values()] == [(10, 7), (10, 7)]
+    file.write_text(source.replace("pad_batches", "history_steps = 'all'\n    pad_batches"))
+    with pytest.raises(UsageError, match="its history_steps is 'all'; give a number of control steps"):
+        open_python(target, {})
 
 
 def test_a_class_may_have_its_batches_padded(mine):

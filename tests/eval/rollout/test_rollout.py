@@ -65,6 +65,33 @@ def test_a_query_observes_acts_executes_replan_steps_of_the_chunk_and_completes(
     np.testing.assert_allclose(world.observe().state[:7], actions[:5].sum(axis=0) + actions[:2].sum(axis=0))
 
 
+@given(
+    replan_steps=st.integers(1, 6),
+    history=st.integers(1, 4),
+    clock=st.sampled_from(["paused", "fixed:70", "fixed:40,120", "fixed:10,260"]),
+    while_waiting=st.sampled_from(["continue", "hold"]),
+    picture_steps=st.sampled_from([None, 3]),
+)
+def test_a_query_has_what_was_observed_in_the_control_steps_before(
+    replan_steps, history, clock, while_waiting, picture_steps
+):
+    limits = libero_object(max_steps=30, replan_steps=replan_steps, settle_steps=0)
+    how = {"pricing": open_pricing(RunConfig(clock=clock), [KEY]), "while_waiting": while_waiting}
+    worlds, episodes = (FakeWorld(), FakeWorld()), []
+    for world, steps in zip(worlds, (0, history), strict=True):
+        policy = FakePolicy(actions=np.full((10, 7), 0.01))
+        episodes.append(
+            list(rollout(world, policy, KEY, limits, history=steps, picture_steps=picture_steps, **how))
+        )
+    for without, query in zip(*episodes, strict=True):
+        assert (query.step, query.spans) == (without.step, without.spans)
+        np.testing.assert_array_equal(query.observation.state, without.observation.state)
+        levels = [int(each.images["image"][0, 0, 0]) for each in query.observation.history]
+        first = max(0, query.step - history)
+        assert [level - 7 for level in levels] == [*range(first, query.step)]  # 7 is the seed
+        assert without.observation.history == ()
+
+
 @given(max_steps=st.integers(1, 40), replan_steps=st.integers(1, 10), success_at=st.integers(1, 60))
 def test_an_episode_ends_at_success_or_at_the_limit(max_steps, replan_steps, success_at):
     world, policy = FakeWorld(success_at=success_at), FakePolicy()
