@@ -83,7 +83,8 @@ def conclude(labels: Sequence[str], judged: Sequence[Judged]) -> str:
         judged: The comparisons of the other runs with the first, and their verdicts.
     """
     if len(judged) == 1:
-        return f"{_conclude_pair(labels[0], labels[1], *judged[0])}."
+        apart = "" if judged[0][0].overall.paired else "; their episodes are not paired"
+        return f"{_conclude_pair(labels[0], labels[1], *judged[0])}{apart}."
     return f"{_conclude_several(labels, judged)}; the report compares each with {labels[0]}."
 
 

@@ -69,9 +69,10 @@ def ranks(runs: Sequence[Episodes], *, paired: bool = True) -> list[Rank]:
     """
 
     def is_better(one: Episodes, other: Episodes) -> bool:
-        pairs = outcomes_apart([*one.values()], [*other.values()])
         if paired:
             pairs = outcomes_of([(episode, other[key]) for key, episode in one.items() if key in other])
+        else:
+            pairs = outcomes_apart([*one.values()], [*other.values()])
         return (pairs.difference or 0.0) < 0 and pairs.p_value < _LEVEL
 
     better = [[is_better(one, other) for other in runs] for one in runs]

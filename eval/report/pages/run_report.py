@@ -24,7 +24,7 @@ from eval.report.comparison import headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points
 from eval.report.conclusion import Conclusion, Judged, conclude_runs
 from eval.report.figures import Chart, Line, success_curve_chart
-from eval.report.labels import protocol_label
+from eval.report.labels import named_policy, protocol_label
 from eval.report.pages.reported_runs import ReportedRun, facts, merit, read_runs
 from eval.report.pages.site import (
     chart_group,
@@ -100,7 +100,7 @@ def report_files(
         row_of(list(run.episodes.values()), of_run, run.identity.limits_s)
         for run, of_run in zip(runs, times, strict=True)
     ]
-    policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
+    policies = ", ".join(dict.fromkeys(named_policy(run.identity) for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
     assets = [run.identity.assets.name for run in runs]
     suites = {
@@ -225,6 +225,7 @@ def _badges(run: ReportedRun) -> list[str]:
     """What a reader of the success rate of a run must know."""
     return [
         *(["stand-in assets"] if run.identity.assets.name == STANDINS else []),
+        *([f"imported from {run.identity.imported.runner}"] if run.identity.imported else []),
         *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
         *filter(None, [protocol_label(run.identity)]),
         *([f"{run.label}: {run.note}"] if run.note else []),
@@ -316,11 +317,18 @@ def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
 
 def _differ(runs: Sequence[ReportedRun], key: EpisodeKey) -> bool:
     played = [run.episodes[key] for run in runs if key in run.episodes]
-    return len({solved(each) for each in graded_only(played)}) > 1
+    return _paired(runs) and len({solved(each) for each in graded_only(played)}) > 1
+
+
+def _paired(runs: Sequence[ReportedRun]) -> bool:
+    """Whether the same episode of several runs began in the same initial state."""
+    return all(run.identity.names_states for run in runs)
 
 
 def _differing(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> str:
     """In how many episodes runs differ, in a sentence; of two, also which of them solved these."""
+    if not _paired(runs):
+        return "Initial states of imported episodes are unknown, so rows are not pairs of episodes."
     differing = [key for key in keys if _differ(runs, key)]
     if not differing:
         return "The runs agree in every episode."
@@ -359,7 +367,9 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
         return Column(run.label, seconds, ".2f", unit="s")
 
     def agreement(key: EpisodeKey) -> str | None:
-        return "differ" if _differ(runs, key) else "agree" if len(graded_only(played(key))) > 1 else None
+        if _differ(runs, key):
+            return "differ"
+        return "agree" if _paired(runs) and len(graded_only(played(key))) > 1 else None
 
     columns = [
         Column(

@@ -131,7 +131,7 @@ def test_imported_runs_are_ranked_among_themselves_and_shown(tmp_path):
         task["metrics"]["successes"] = [True] * 5
     (tmp_path / "better.json").write_text(json.dumps(better))
     run = imported(LEROBOT, tmp_path / "runs")
-    imported(tmp_path / "better.json", tmp_path / "runs", policy="better")
+    other = imported(tmp_path / "better.json", tmp_path / "runs", policy="better")
     tables = {table.title: table.table.rows for table in read_leaderboard([tmp_path / "runs"]).tables}
     (title, rows), *_ = [(title, rows) for title, rows in tables.items() if "imported" in title]
     assert "initial states: unknown" in title
@@ -140,8 +140,10 @@ def test_imported_runs_are_ranked_among_themselves_and_shown(tmp_path):
         ("act (imported)", 2),
     ]
     assert len(tables) == 2
-    page = write_report([run.path], tmp_path / "page").read_text()
-    assert "act (imported)" in page
+    page = write_report([run.path, other.path], tmp_path / "page").read_text()
+    assert "act (imported), better (imported) on libero_object" in page
+    assert "imported from LeRobot" in page
+    assert "rows are not pairs of episodes" in page
 
 
 def test_imported_results_are_neither_resumed_nor_joined(tmp_path):
