@@ -83,18 +83,15 @@ class _Axis(argparse.Action):
 
 @dataclasses.dataclass(frozen=True)
 class _Option:
-    """An option, with several values if its default is a tuple; a switch if it has no `metavar`."""
+    """An option, with several values if its default is a tuple."""
 
     flag: str
+    metavar: str
+    read: Callable[[str], Any]
+    default: Any
     help: str
-    metavar: str | None = None
-    read: Callable[[str], Any] = _whole
-    default: Any = None
 
     def add_to(self, group: Any) -> None:
-        if self.metavar is None:
-            group.add_argument(self.flag, action="store_true", help=self.help)
-            return
         several = isinstance(self.default, tuple)
         shown = " ".join(map(str, self.default)) if several else self.default
         group.add_argument(
@@ -116,61 +113,41 @@ class _Option:
         return [self._one(each.strip()) for each in text.split(",")]
 
 
-_OPTIONS = {
-    "what is measured": (
-        _Option(
-            "--policy",
-            "policy preset, YAML file, or folder of a checkpoint",
-            "NAME",
-            _policy,
-            default="small",
-        ),
-        _Option("--random-weights", "instead of its checkpoint: latency without a download"),
-        _Option(
-            *("--dtype", "float32 or bfloat16; default: the policy's own", "TYPE"),
-            _one_of("dtype", ("float32", "bfloat16")),
-        ),
-        _Option("--modes", "ways of scheduling", "MODE", _one_of("mode", [*Mode]), default=tuple(Mode)),
-        _Option("--denoise-steps", "Euler steps of the flow", "N", default=(10,)),
-        _Option("--text-tokens", "tokens of a text", "N", default=(30,)),
-        _Option(
-            *("--tokens-per-frame", "tokens of each text per frame in modes unified and interleaved", "K"),
-            default=(1, 2, 5, 10, 30),
-        ),
-        _Option("--robots", "robots served at once", "N", default=(1,)),
-        _Option(
-            "--arrivals",
-            "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30",
-            *("WHEN", _arrivals, ("every:1",)),
-        ),
-        _Option(
-            "--deadline-ms",
-            "in mode unified, decode what fits before it instead of --tokens-per-frame",
-            *("MS", _deadline_ms, ()),
-        ),
-        _Option(
-            "--adapter",
-            "suffix adapter of texts: off, exact, published; random without its own",
-            *("MASK", _one_of("adapter", ADAPTERS), (OFF,)),
-        ),
-        _Option(
-            "--prompt-tokens", "tokens in the prompt, padded to one of the policy's lengths", "N", default=24
-        ),
-    ),
-    "how": (
-        _Option("--repetitions", "runs of each configuration", "N", default=8),
-        _Option("--queries", "queries in a run", "N", default=10),
-        _Option("--quick", "`tiny`, and less of everything: two minutes on a CPU"),
-    ),
-    "output": (
-        _Option("--output", "rows, the figure beside it; default: in runs/bench", "FILE", _path),
-        _Option("--resume", "skip workloads that FILE already has"),
-        _Option(
-            *("--save-profile", "write the stage times as a latency profile for `--clock profile:`"),
-            *("NAME.yaml", _path),
-        ),
-    ),
-}
+@dataclasses.dataclass(frozen=True)
+class _Switch:
+    flag: str
+    help: str
+
+    def add_to(self, group: Any) -> None:
+        group.add_argument(self.flag, action="store_true", help=self.help)
+
+
+_dtype, _mode = _one_of("dtype", ("float32", "bfloat16")), _one_of("mode", [*Mode])
+_adapter = _one_of("adapter", ADAPTERS)
+_WORK = (
+    _Option("--policy", "NAME", _policy, "small", "policy preset, YAML file, or folder of a checkpoint"),
+    _Switch("--random-weights", "instead of its checkpoint: latency without a download"),
+    _Option("--dtype", "TYPE", _dtype, None, "float32 or bfloat16; default: the policy's own"),
+    _Option("--modes", "MODE", _mode, tuple(Mode), "ways of scheduling"),
+    _Option("--denoise-steps", "N", _whole, (10,), "Euler steps of the flow"),
+    _Option("--text-tokens", "N", _whole, (30,), "tokens of a text"),
+    _Option("--tokens-per-frame", "K", _whole, (1, 2, 5, 10, 30), "of a text, in unified and interleaved"),
+    _Option("--robots", "N", _whole, (1,), "robots served at once"),
+    _Option("--arrivals", "WHEN", _arrivals, ("every:1",), "of texts: every:1, burst:4:8, poisson:0.5@8-30"),
+    _Option("--deadline-ms", "MS", _deadline_ms, (), "of a frame in unified, instead of --tokens-per-frame"),
+    _Option("--adapter", "MASK", _adapter, (OFF,), "of texts: off, exact, published; random without its own"),
+    _Option("--prompt-tokens", "N", _whole, 24, "of the prompt, padded to one of the policy's lengths"),
+)
+_HOW = (
+    _Option("--repetitions", "N", _whole, 8, "runs of each configuration"),
+    _Option("--queries", "N", _whole, 10, "queries in a run"),
+    _Switch("--quick", "`tiny`, and less of everything: two minutes on a CPU"),
+)
+_OUTPUT = (
+    _Option("--output", "FILE", _path, None, "rows, the figure beside it; default: in runs/bench"),
+    _Switch("--resume", "skip workloads that FILE already has"),
+    _Option("--save-profile", "NAME.yaml", _path, None, "stage times as a profile for `--clock profile:`"),
+)
 _QUICK: Mapping[str, Any] = {
     "policy": "tiny",
     "text_tokens": (20,),
@@ -188,7 +165,7 @@ def _parser() -> OneLineParser:
         "No simulator. Options that take several values measure every combination.",
         allow_abbrev=False,
     )
-    for title, options in _OPTIONS.items():
+    for title, options in {"what is measured": _WORK, "how": _HOW, "output": _OUTPUT}.items():
         group = parser.add_argument_group(title)
         for option in options:
             option.add_to(group)
