@@ -135,6 +135,8 @@ class EpisodeResult:
     task: str  # the suite's name of the task
     instruction: str  # the suite's own instruction
     language: str  # the instruction as given to the policy
+    category: str = ""  # the kind of task, in suites that have several
+    difficulty: int | None = None  # its level in the suite; None if unknown
     outcome: Outcome  # how it ended
     steps: int  # control steps after settling
     queries: int  # policy calls

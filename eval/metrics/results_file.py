@@ -37,6 +37,11 @@ def results_of(rows: RunRows) -> dict[str, Any]:
         "per_suite": {suite: fields_of(row) for suite, row in rows.suites.items()},
         "per_seed": [{"seed": seed, **fields_of(row)} for seed, row in rows.seeds.items()],
         "per_group": {suite: lerobot_group(row) for suite, row in rows.suites.items()},
+        **(
+            {"per_kind": {kind: fields_of(row) for kinds in rows.kinds for kind, row in kinds.items()}}
+            if rows.kinds
+            else {}
+        ),
         "per_task": [
             {
                 "task_group": task.suite,

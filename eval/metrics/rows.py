@@ -73,6 +73,21 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> Rate | None:
     return Rate(hits=hits, of=of, percent=100 * hits / of, low=interval.low, high=interval.high)
 
 
+Kinds = Mapping[str, Sequence[EpisodeResult]]
+
+
+def kinds_of(episodes: Iterable[EpisodeResult]) -> tuple[Kinds, Kinds]:
+    """Episodes by category, and by difficulty, by their names in tables; empty if there are not several."""
+    categories, levels = (defaultdict[str, list[EpisodeResult]](list) for _ in range(2))
+    for episode in episodes:
+        if episode.category:
+            categories[episode.category].append(episode)
+        if episode.difficulty is not None:
+            levels[f"difficulty {episode.difficulty}"].append(episode)
+    ordered = [dict(sorted(kinds.items())) if len(kinds) > 1 else {} for kinds in (categories, levels)]
+    return ordered[0], ordered[1]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimes:
     """What rows say about the queries of an episode, a number per query that has it."""
@@ -274,6 +289,12 @@ class RunRows:
         """By suite, in the order in which they were first recorded."""
         names = dict.fromkeys(key.suite for key in self.records.episodes)
         return {name: self._row([each for each in self._sorted if each.key.suite == name]) for name in names}
+
+    @functools.cached_property
+    def kinds(self) -> Sequence[Mapping[str, Row]]:
+        """By category, and by difficulty, as `kinds_of`."""
+        kinds = filter(None, kinds_of(self._sorted))
+        return [{name: self._row(list(of_kind)) for name, of_kind in each.items()} for each in kinds]
 
     @functools.cached_property
     def seeds(self) -> Mapping[int, Row]:

@@ -70,18 +70,20 @@ def _recorded_controls(runs: Sequence[Run]) -> list[RunRecords]:
 
 
 def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
-    """A row per run, or per suite of the only one."""
-    rows = list(zip(labels, (each.overall for each in results), strict=True))
+    """A row per run; of the only one per kind of task, with the pooled total, or per suite."""
+    groups = [list(zip(labels, (each.overall for each in results), strict=True))]
     suites, title = list(results[0].suites), ""
     if len(results) > 1:
         policies = dict.fromkeys(each.records.identity.policy for each in results)
         title = f"{', '.join(policies)} on {', '.join(suites)}"
+    elif results[0].kinds:
+        groups = [*(list(kinds.items()) for kinds in results[0].kinds), [("all tasks", results[0].overall)]]
     elif 1 < len(suites) <= _MOST_ROWS:
-        rows = [*results[0].suites.items(), ("all suites", results[0].overall)]
+        groups = [[*results[0].suites.items(), ("all suites", results[0].overall)]]
     assets = [each.records.identity.assets.name for each in results]
     name = Column("run", str, align="left")
     columns = [ERRORS_COUNTED if each is ERRORS else each for each in MAIN]
-    table = labelled(name, [*columns, *TEXTS_RIGHT], rows, title=badged(title, *assets) if title else "")
+    table = labelled(name, [*columns, *TEXTS_RIGHT], *groups, title=badged(title, *assets) if title else "")
     return table if title else table.marked(badge(*assets))
 
 

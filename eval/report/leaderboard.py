@@ -23,7 +23,7 @@ from contracts.hashing import hash_of
 from contracts.motion import Static
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import fields_of
-from eval.metrics.rows import Row, RunRows, Seeds, rate_of
+from eval.metrics.rows import Row, RunRows, Seeds, kinds_of, rate_of
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
@@ -204,7 +204,7 @@ def read_leaderboard(
     averages: list[Entry] = []
     tables_of_papers = [load(PublishedConfig, name) for name in names(PublishedConfig)]
     for paper in tables_of_papers:
-        averages += _averages(entries, paper.suites, paper.title)
+        averages += _averages(entries, paper.suites, paper.title, pooled=bool(paper.columns))
     papers = [{part.suite for part in entry.parts.values()} for entry in averages]
     together = defaultdict[str, set[str]](set)
     for entry in entries:
@@ -263,11 +263,13 @@ def _beside_controls(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -> list[Entry]:
+def _averages(
+    entries: Sequence[Entry], suites: Mapping[str, str], title: str, *, pooled: bool = False
+) -> list[Entry]:
     """An entry for each setting that was played on all of the suites, which have headings.
 
-    Its success rate is the mean of the suites, as papers have it; ranks are by all episodes. Of several runs
-    of a suite the largest counts, then the latest.
+    Its success rate is the mean of the suites, as papers have it, or pooled; ranks are by all episodes. Of
+    several runs of a suite the largest counts, then the latest.
     """
     settings = defaultdict[str, dict[str, Entry]](dict)
     of_suites = [entry for entry in entries if entry.suite in suites]
@@ -276,26 +278,27 @@ def _averages(entries: Sequence[Entry], suites: Mapping[str, str], title: str) -
         setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
         settings[hash_of(setting)][entry.suite] = entry
     return [
-        _average({heading: found[suite] for suite, heading in suites.items()}, title)
+        _average({heading: found[suite] for suite, heading in suites.items()}, title, pooled=pooled)
         for found in settings.values()
         if len(found) == len(suites)
     ]
 
 
-def _average(parts: Mapping[str, Entry], title: str) -> Entry:
+def _average(parts: Mapping[str, Entry], title: str, *, pooled: bool) -> Entry:
     rows = [part.row for part in parts.values()]
     sizes, n_success = [row.n_episodes for row in rows], sum(row.n_success for row in rows)
     episodes = {key: episode for part in parts.values() for key, episode in part.episodes.items()}
-    pooled = rate_of(list(episodes.values())) if len(set(sizes)) == 1 else None
+    rate = rate_of(list(episodes.values())) if pooled or len(set(sizes)) == 1 else None
+    mean = statistics.fmean(row.pc_success or 0.0 for row in rows)
     average = Row(
         n_episodes=sum(sizes),
         n_success=n_success,
         n_errors=sum(row.n_errors for row in rows),
-        pc_success=statistics.fmean(row.pc_success or 0.0 for row in rows),
+        pc_success=rate.percent if pooled and rate else mean,
         seeds=Seeds.of(
             (seed, rate / 100) for row in rows if row.seeds for seed, rate in row.seeds.rates.items()
         ),
-        pc_success_ci95=None if pooled is None else pooled.interval,
+        pc_success_ci95=None if rate is None else rate.interval,
     )
     runs = [part.run for part in parts.values()]
     return Entry(
@@ -348,7 +351,9 @@ def _published(paper: PublishedConfig) -> Table:
         Column(heading, lambda score, place=place: score.rates[place], results.percent)
         for place, heading in enumerate(paper.headings)
     ]
-    average = Column("average", lambda score: score.average, lambda mean: f"{mean:.2f} %")
+    average = Column(
+        "total" if paper.columns else "average", lambda score: score.average, lambda mean: f"{mean:.2f} %"
+    )
     told = map(text, ("runner", "trials", "doubts", "source"))
     return Table(columns=[text("policy"), *rates, average, *told], groups=[paper.scores])
 
@@ -390,11 +395,16 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         for name in entries[0].parts
     ]
     perturbed = [_perturbed(name) for name in sorted({name for entry in entries for name in entry.perturbed})]
-    success = dataclasses.replace(results.SUCCESS, heading="average" if suites else "success", key="success")
+    categories, levels = (
+        [_kind(name, with_interval, beside) for name in kinds]
+        for kinds in kinds_of(entries[0].episodes.values())
+    )
+    average = "total" if categories else "average" if suites else "success"
+    success = dataclasses.replace(results.SUCCESS, heading=average, key="success")
     paper = [
         Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
-        *suites,
+        *(categories or suites),
         dataclasses.replace(success.of(row_of), latex=marked),
         dataclasses.replace(results.INTERVAL, html=interval).of(row_of),
         results.SEEDS.of(row_of),
@@ -407,6 +417,8 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
     others = [*results.MAIN, *details, *results.TEXTS]
     extra = [
         Column("possible ranks", lambda entry: str(entry.rank)),
+        *(suites if categories else []),
+        *levels,
         *(each.of(row_of) for each in others if each.name not in {column.name for column in paper}),
         text("mode", lambda entry: entry.run.mode, when=lambda modes: set(modes) != {"actions"}),
         text("weights", lambda entry: entry.run.weights or "not known"),
@@ -429,6 +441,20 @@ def _perturbed(name: str) -> Column:
         return whisker(found.pc_success or 0.0, found.pc_success_ci95 or (), results.SUCCESS.cell(found))
 
     return Column(name, row, results.SUCCESS.cell, html=html, legend=_PERTURBED)
+
+
+def _kind(name: str, form: Callable[[Row], str], html: Callable[[Row], Any]) -> Column:
+    """The success rate of episodes of a kind, which `form` and `html` show."""
+
+    def row_of_kind(entry: Entry) -> Row:
+        categories, levels = kinds_of(entry.episodes.values())
+        rate = rate_of({**categories, **levels}[name])
+        if rate is None:
+            return Row(n_episodes=0, n_success=0)
+        shown = {"pc_success": rate.percent, "pc_success_ci95": rate.interval}
+        return Row(n_episodes=rate.of, n_success=rate.hits, **shown)
+
+    return Column(name, form, html=html).of(row_of_kind)
 
 
 def _title(entries: Sequence[Entry]) -> str:

@@ -1,7 +1,7 @@
 """The columns of aggregated results, which the end of a run, its report and the leaderboard show."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from contracts.clock import MEASURED as MEASURED_CLOCK
@@ -177,7 +177,9 @@ def details(clocks: Iterable[Clock]) -> list[Column]:
     return [*DETAILS, *(MEASURED if {PAUSED, MEASURED_CLOCK} & set(clocks) else [])]
 
 
-def labelled(label: Column, columns: Iterable[Column], rows: Sequence[tuple[Any, Row]], **look: Any) -> Table:
-    """A table of pairs: what the label names, and its row, which has the columns."""
+def labelled(
+    label: Column, columns: Iterable[Column], *groups: Iterable[tuple[Any, Row]], **look: Any
+) -> Table:
+    """A table of groups of pairs: what the label names, and its row, which has the columns."""
     numbers = [column.of(lambda pair: pair[1]) for column in columns]
-    return Table(columns=[label.of(lambda pair: pair[0]), *numbers], groups=[rows], **look)
+    return Table(columns=[label.of(lambda pair: pair[0]), *numbers], groups=[*map(list, groups)], **look)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -143,6 +143,13 @@ def chosen_tasks(config: RunConfig, suite: Suite, name: str) -> Sequence[Task]:
     kinds = defaultdict[str, list[Task]](list)
     for task in sorted(chosen, key=lambda task: seed_of(task.name)):
         kinds[task.category].append(task)
+    for category, of_kind in kinds.items():  # of each difficulty in turn
+        earlier = Counter[int | None]()
+        turns = {}
+        for task in of_kind:
+            turns[task.task_id] = (earlier[task.difficulty], task.difficulty is None, task.difficulty or 0)
+            earlier[task.difficulty] += 1
+        kinds[category] = sorted(of_kind, key=lambda task: turns[task.task_id])
     drawn = [task for of_kind in kinds.values() for task in of_kind[: config.per_category]]
     return sorted(drawn, key=lambda task: task.task_id)
 

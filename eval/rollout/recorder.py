@@ -167,6 +167,8 @@ class EpisodeRecorder:
             task=self._plan.task.name,
             instruction=self._plan.task.language,
             language=self._plan.instruction(self._key),
+            category=self._plan.task.category,
+            difficulty=self._plan.task.difficulty,
             outcome=outcome,
             **counts,
             latency_ms={stage: summary for stage, summary in latencies.items() if summary is not None},

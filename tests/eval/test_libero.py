@@ -1,5 +1,6 @@
 """The options of LIBERO-plus and LIBERO-PRO, and which of their tasks are played."""
 
+import json
 import os
 
 import pytest
@@ -9,7 +10,7 @@ from contracts.errors import UsageError
 from eval import libero
 from eval.rollout.plan import make_plan
 from sim_envs.libero.plus.suite import LIBERO_PLUS, PlusEnvironment
-from tests.sim_envs.libero.small_copy import BASE, write_small_copy
+from tests.sim_envs.libero.small_copy import BASE, write, write_small_copy
 
 SUITE = "libero_plus_spatial"
 
@@ -119,3 +120,23 @@ def test_the_policy_is_told_the_chosen_instruction_and_any_paraphrase(
     assert code == 0
     told = (tmp_path / "told.txt").read_text().splitlines()
     assert list(dict.fromkeys(told)) == [BASE.replace("_", " ") + suffix, "lift the dark bowl"]
+
+
+def test_per_category_takes_of_each_difficulty_in_turn(small_copy):
+    names = [f"{BASE}_view_{view}_0_100_0_0_initstate_0" for view in range(1, 21)]
+    write(
+        small_copy / "benchmark/libero_suite_task_map.py", f"libero_task_map = {{'libero_spatial': {names}}}"
+    )
+    levels = [
+        {"name": name, "difficulty_level": 1 if number < 16 else 5 if number < 18 else None}
+        for number, name in enumerate(names)
+    ]
+    write(small_copy / "benchmark/task_classification.json", json.dumps({"libero_spatial": levels}))
+
+    def drawn(number):
+        plan = make_plan(RunConfig(suites=(SUITE,), assets="standins", per_category=number))
+        return sorted(each.task.difficulty or 0 for each in plan.tasks)
+
+    assert drawn(3) == [0, 1, 5]
+    assert drawn(6) == [0, 0, 1, 1, 5, 5]
+    assert drawn(8) == [0, 0, 1, 1, 1, 1, 5, 5]

@@ -1,7 +1,7 @@
 """Builds the report of one run or several: the result, episodes, tasks, and statistics in full."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, s
 from contracts.errors import UsageError, pluralize
 from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, true_text
-from eval.metrics.rows import QueryTimes, Row, rate_of, row_of, times_of
+from eval.metrics.rows import QueryTimes, Row, kinds_of, rate_of, row_of, times_of
 from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.records.reader import RunRecords
@@ -131,6 +131,7 @@ def report_files(
         "perturbed": perturbations_table(perturbed) if perturbed else None,
         "texts": texts if len(texts.columns) > 1 else None,
         "suites": suites,
+        "kinds": _kinds_table(runs),
         "differing": _differing(runs, keys),
         "tasks": tasks,
         "episodes": _episodes_table(runs, keys),
@@ -279,8 +280,10 @@ def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table,
     return summary, texts, _tasks_table(runs)
 
 
-def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
-    """Success per task with intervals; a row has the episodes of each run."""
+def _rates_table(
+    runs: Sequence[ReportedRun], rows: Sequence[Sequence[Sequence[EpisodeResult]]], *columns: Column
+) -> Table:
+    """Success with intervals; a row has the episodes of each run. The first column names it."""
 
     def rate_column(number: int, run: ReportedRun) -> Column:
         def html(row: Sequence[Sequence[EpisodeResult]]) -> Any:
@@ -298,6 +301,23 @@ def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
             css=lambda _: "",
         )
 
+    rates = [rate_column(number, run) for number, run in enumerate(runs)]
+    return Table(columns=[columns[0], *rates, *columns[1:]], groups=[rows])
+
+
+def _kinds_table(runs: Sequence[ReportedRun]) -> Table:
+    """A row per category and difficulty."""
+    of_runs = [kinds_of(run.episodes.values()) for run in runs]
+    found = [{name: each for kinds in of_run for name, each in kinds.items()} for of_run in of_runs]
+    names = dict.fromkeys(name for of_run in found for name in of_run)
+    rows = {name: [of_run.get(name, []) for of_run in found] for name in names}
+    named = {id(row): name for name, row in rows.items()}
+    return _rates_table(runs, list(rows.values()), Column("kind", lambda row: named[id(row)], align="left"))
+
+
+def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
+    """A row per task."""
+
     def first(row: Sequence[Sequence[EpisodeResult]]) -> EpisodeResult:
         return next(episode for episodes in row for episode in episodes)
 
@@ -306,13 +326,19 @@ def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
         [[e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == task] for run in runs]
         for task in sorted(tasks)
     ]
-    columns = [
+
+    def text(heading: str, value: Callable[[EpisodeResult], str | None]) -> Column:
+        return Column(heading, lambda row: value(first(row)), align="left", choices=True, when=differ)
+
+    return _rates_table(
+        runs,
+        rows,
         Column("instruction", lambda row: first(row).instruction, align="left"),
-        *(rate_column(number, run) for number, run in enumerate(runs)),
-        Column("suite", lambda row: first(row).key.suite, align="left", choices=True, when=differ),
+        text("suite", lambda episode: episode.key.suite),
+        text("category", lambda episode: episode.category or None),
+        Column("difficulty", lambda row: first(row).difficulty),
         Column("task", lambda row: first(row).key.task_id),
-    ]
-    return Table(columns=columns, groups=[rows])
+    )
 
 
 def _differ(runs: Sequence[ReportedRun], key: EpisodeKey) -> bool:

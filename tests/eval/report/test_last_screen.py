@@ -1,5 +1,6 @@
 """An evaluation ends with a table, a sentence and where the rest is, in at most 24 lines of 80 columns."""
 
+import dataclasses
 import io
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from configs.console import TextConsole
 from configs.schema import RunConfig
 from contracts.episode import RequestCounts, Share
+from eval.metrics.results_file import results_of
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run
 from eval.report.last_screen import best_video, show_last_screen
@@ -142,3 +144,28 @@ def test_the_best_video_is_solved_then_has_most_texts_and_is_the_shortest(tmp_pa
     video, why = best_video(RunRecords(run.folder))
     assert video == run.path / "videos/1.mp4"
     assert why.endswith("do task 0")
+
+
+KINDS = ("Camera Viewpoints", "Sensor Noise", "Objects Layout", "Light Conditions", "Background Textures")
+KINDS += ("Language Instructions", "Robot Initial States")
+
+
+def test_a_run_of_several_kinds_of_tasks_has_a_row_for_each_and_the_pooled_total(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = record(tmp_path, "a", "", suites=())
+    for number, category in enumerate(KINDS):
+        for task_id in range(number + 1):
+            at = key(task_id=10 * number + task_id, suite="plus")
+            ended = episode(at, "success" if task_id == 0 else "timeout", category=category)
+            RunBuilder(run.folder).add(dataclasses.replace(ended, difficulty=1 + task_id % 5))
+    screen = printed(run, report=True)
+    cells = [" ".join(line.split()) for line in screen.splitlines()]
+    assert any(line.startswith("Camera Viewpoints 1/1 100.0 % 20.7–100.0") for line in cells)
+    assert any(line.startswith("Sensor Noise 1/2 50.0 % 9.5–90.5") for line in cells)
+    assert any(line.startswith("difficulty 2 0/7 0.0 %") for line in cells), "of all categories"
+    assert any(line.startswith("all tasks 7/28 25.0 %") for line in cells), "pooled, not the mean of kinds"
+    page = (tmp_path / "a/report/index.html").read_text(encoding="utf-8")
+    assert "Table: success per kind of task" in page
+    results = results_of(run_rows(run.folder))
+    assert results["per_kind"]["Sensor Noise"]["n_episodes"] == 2
+    assert "per_kind" not in results_of(run_rows(record(tmp_path, "b").folder))

@@ -394,3 +394,34 @@ def test_a_simulator_that_brings_its_own_assets_has_none_to_name(tmp_path, comma
         assert "()" not in shown.partition("<script")[0]
         assert "assets none" not in shown
     assert "| assets |" not in board
+
+
+PLUS = [f"libero_plus_{name}" for name in ("spatial", "object", "goal", "10")]
+
+
+def test_categories_are_columns_and_the_total_is_pooled_beside_what_others_published(tmp_path):
+    """Of categories of unequal size, a mean of categories or suites would be another number."""
+    run = RunBuilder.at(tmp_path / "a", suite_hashes=dict.fromkeys(PLUS, "bbbb2222"))
+    for number, suite in enumerate(PLUS):
+        for task_id in range(number + 1):
+            kind = (
+                {"category": "Sensor Noise", "difficulty": 1}
+                if task_id
+                else {"category": "Camera Viewpoints"}
+            )
+            run.add(episode(key(task_id=task_id, suite=suite), "timeout" if task_id else "success", **kind))
+    board = read_leaderboard([tmp_path], published=True)
+    (row,) = tables([tmp_path])["LIBERO-plus, four suites"][0]
+    assert (row["Camera Viewpoints"], row["Sensor Noise"]) == ("100.0 % (51.0–100.0)", "0.0 % (0.0–39.0)")
+    assert row["total"] == "40.0 %"
+    assert row["spatial"] == "100.0 % (20.7–100.0)"
+    (published,) = board.published.values()
+    pi0 = next(row for row in published.records() if row["policy"] == "π0")
+    assert (pi0["Sensor Noise"], pi0["total"]) == ("79.0 %", "53.60 %")
+    assert "noise was not reproduced" in pi0["doubts"]
+
+
+def test_published_scores_of_libero_pro_say_that_the_instruction_did_not_arrive(tmp_path):
+    RunBuilder.at(tmp_path / "a").add_all("s", suite="libero_pro_spatial_task", category="Task")
+    (published,) = read_leaderboard([tmp_path], published=True).published.values()
+    assert all("instruction did not reach the policy" in row["doubts"] for row in published.records())
