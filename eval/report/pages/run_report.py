@@ -1,5 +1,6 @@
 """Builds the report of one run or several: the result, episodes, tasks, and statistics in full."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -67,38 +68,66 @@ def report_files(
     `live` is the version of a report that follows its runs.
     """
     keys = sorted({key for run in runs for key in run.episodes})
-    samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
-    times: list[dict[EpisodeKey, QueryTimes]] = [{} for _ in runs]
-    videos: list[tuple[ReportedRun, EpisodeResult, str]] = []
+    plays = [_Plays(number=number, run=run) for number, run in enumerate(runs)]
     for key in keys:
-        sides: list[dict[str, Any] | None] = []
-        for number, run in enumerate(runs):
-            episode = run.episodes.get(key)
-            if episode is None:
-                sides.append(None)
-                continue
-            queries: Sequence[QueryRecord] = ()
-            problem = None
-            try:
-                queries = run.records.queries(key)
-            except UsageError as error:
-                problem = str(error)
-            times[number][key] = times_of(queries)
-            if episode.outcome is not Outcome.ERROR:
-                _sample(samples[number], episode, queries, run.identity.deadline_ms)
-            name, no_video = None, episode.video_error or "no video was recorded"
-            if episode.video is not None:
-                no_video = f"the video {episode.video} is missing from the run's folder"
-                if (video := run.folder.path / episode.video).is_file():
-                    name, no_video = f"videos/{number}/{episode.video.removeprefix('videos/')}", None
-                    videos.append((run, episode, name))
-                    yield name, video
-            data = _episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
-            sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
+        sides = [each.side(key) for each in plays]
         yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
+    videos = sorted((video for each in plays for video in each.videos), key=lambda video: video[1].key)
+    yield from ((name, run.folder.path / str(episode.video)) for run, episode, name in videos)
+    yield from page_files(
+        "report.html.j2", _content(keys, plays, conclusion, videos=videos, live=live, refused=refused)
+    )
+    if live is not None:
+        yield "live.js", page_file("live.js")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Plays:
+    """A run whose episodes are being read, and what the page needs of their queries."""
+
+    number: int
+    run: ReportedRun
+    times: dict[EpisodeKey, QueryTimes] = dataclasses.field(default_factory=dict)
+    samples: defaultdict[str, list[float]] = dataclasses.field(default_factory=lambda: defaultdict(list))
+    # Of episodes with a video, the path of its copy.
+    videos: list[tuple[ReportedRun, EpisodeResult, str]] = dataclasses.field(default_factory=list)
+
+    def side(self, key: EpisodeKey) -> dict[str, Any] | None:
+        """What the page shows of an episode; None if the run has not played it."""
+        run = self.run
+        if (episode := run.episodes.get(key)) is None:
+            return None
+        queries: Sequence[QueryRecord] = ()
+        problem = None
+        try:
+            queries = run.records.queries(key)
+        except UsageError as error:
+            problem = str(error)
+        self.times[key] = times_of(queries)
+        if episode.outcome is not Outcome.ERROR:
+            _sample(self.samples, episode, queries, run.identity.deadline_ms)
+        name, no_video = None, episode.video_error or "no video was recorded"
+        if episode.video is not None:
+            no_video = f"the video {episode.video} is missing from the run's folder"
+            if (run.folder.path / episode.video).is_file():
+                name, no_video = f"videos/{self.number}/{episode.video.removeprefix('videos/')}", None
+                self.videos.append((run, episode, name))
+        data = _episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
+        return {**data, "video": name, "no_video": no_video, "problem": problem}
+
+
+def _content(
+    keys: Sequence[EpisodeKey],
+    plays: Sequence[_Plays],
+    conclusion: Conclusion | None,
+    *,
+    videos: Sequence[tuple[ReportedRun, EpisodeResult, str]],
+    **given: Any,
+) -> dict[str, Any]:
+    """What the template of the page shows; `given` is what the caller knows."""
+    runs = [each.run for each in plays]
     rows = [
-        row_of(list(run.episodes.values()), of_run, run.identity.limits_s)
-        for run, of_run in zip(runs, times, strict=True)
+        row_of(list(each.run.episodes.values()), each.times, each.run.identity.limits_s) for each in plays
     ]
     policies = ", ".join(dict.fromkeys(named_policy(run.identity) for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
@@ -108,16 +137,15 @@ def report_files(
     }
     labels = [run.label for run in runs]
     conclusion = conclusion or conclude_runs(labels, [run.records for run in runs])
-    distributions, quantile_table = _distributions(runs, samples)
+    distributions, quantile_table = _distributions(runs, [each.samples for each in plays])
     curves = {(run.label, run.colour): success_curve(list(run.episodes.values())) for run in runs}
     curve = success_curve_chart(curves)
     summary, texts, tasks = run_tables(runs, rows)
     perturbed = perturbed_rows(conclusion.judged)
-    content = {
+    return {
+        **given,
         "title": badged(f"{policies} on {', '.join(names)}" if names else policies, *assets),
-        "live": live,
         "times": "Latency" if any(run.identity.clock != PAUSED for run in runs) else "Times",
-        "refused": refused,
         "runs": runs,
         "facts": _shared_facts(runs),
         "conclusion": conclusion.sentence,
@@ -139,9 +167,6 @@ def report_files(
         "quantiles": quantile_table,
         "variants": [{"label": run.label, "colour": run.colour} for run in runs],
     }
-    yield from page_files("report.html.j2", content)
-    if live is not None:
-        yield "live.js", page_file("live.js")
 
 
 _POINTS = 101  # points of a distribution: its percentiles
