@@ -8,9 +8,27 @@ from cyclopts import App, Parameter
 from configs.cli import run_app
 from configs.console import TextConsole
 from configs.paths import shown, usable_folder
-from configs.schema import Name, Seed
+from configs.schema import PROTOCOL, Count, EnvSeedOption, Name, Pixels, Preset, Seed, SettleSteps
 
 app = App(name="oxygen-eval import", default_parameter=Parameter(negative=""))
+
+
+class Changes(Preset):
+    """What was played otherwise than the protocol of that name.
+
+    Attributes:
+        max_steps: Step limit of an episode. Default, as of all below: the protocol's.
+        num_steps_wait: Settle steps before the first query.
+        replan_steps: Control steps between two queries.
+        env_seed: Seeding of the environment, as for run.
+        camera_size: Height and width of rendered images, pixels.
+    """
+
+    max_steps: Annotated[Count | None, PROTOCOL] = None
+    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
+    replan_steps: Annotated[Count | None, PROTOCOL] = None
+    env_seed: Annotated[EnvSeedOption | None, PROTOCOL] = None
+    camera_size: Annotated[Pixels | None, PROTOCOL] = None
 
 
 @app.default
@@ -23,6 +41,7 @@ def main(
     suite: Name | None = None,
     seed: Seed = 7,
     in_order: bool = False,
+    changes: Annotated[Changes, Parameter(name="*")] = Changes(),  # noqa: B008 - frozen
     output_dir: Annotated[Path, Parameter(name=["--output-dir", "-o"])] = Path("runs"),
 ) -> None:
     """Write the results in a file as a run, marked as imported.
@@ -46,7 +65,14 @@ def main(
     from eval.rollout.importing import import_results
 
     folder = import_results(
-        file, output_dir, policy=policy, protocol=protocol, suite=suite, seed=seed, in_order=in_order
+        file,
+        output_dir,
+        policy=policy,
+        protocol=protocol,
+        changes=changes.model_dump(mode="json", exclude_none=True),
+        suite=suite,
+        seed=seed,
+        in_order=in_order,
     )
     run = RunRows(RunRecords(folder)).records
     episodes = list(run.episodes.values())

@@ -4,13 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.cli import ranges
+from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError, pluralize
+from contracts.motion import Static
+from contracts.perturbation import UNPERTURBED
 from eval.records.protocol import differences_of
 from eval.records.reader import RunIdentity, RunRecords
 
 Episodes = Mapping[EpisodeKey, EpisodeResult]
 
+_PUBLISHED = (str(PAUSED), str(Static()), str(UNPERTURBED))
 _MOST_NAMED = 3  # missing episodes in a message
 _CHOSEN_BY = {"seeds": "--seeds", "tasks": "--task-ids", "initial states": "--init-ids"}
 """What tells episodes of one suite apart, and the option that chooses it."""
@@ -48,17 +52,25 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
 
 def _require_one_stated(a: RunIdentity, b: RunIdentity) -> None:
     """Refuse runs, one of which is imported, that are not said to be of one protocol by name."""
-    if a.protocol_name == b.protocol_name and a.protocol_name and not a.protocol_name.endswith("*"):
+    stated = [_stated(run) for run in (a, b)]
+    if a.protocol_name and set(stated[0]) == set(stated[1]):
         return
     told = [
         f"{run.run_id} {'is imported as' if run.imported else 'was played under'} "
-        f"{run.protocol_name or 'a protocol without a name'}{'; '.join(['', *run.protocol_changes])}"
-        for run in (a, b)
+        f"{'; '.join(each) if run.protocol_name else 'a protocol without a name'}"
+        for run, each in zip((a, b), stated, strict=True)
     ]
     raise UsageError(
         f"{' and '.join(told)}: different protocols are not compared; play one with --protocol as the other, "
         "or import it with the protocol under which it was played"
     )
+
+
+def _stated(run: RunIdentity) -> list[str]:
+    """The name of a run's protocol, and what differs from it."""
+    others = {"clock": run.clock, "motion": run.overrides.get("motion"), "perturb": run.perturb}
+    told = [f"{name} {value}" for name, value in others.items() if value and str(value) not in _PUBLISHED]
+    return [run.protocol_name, *run.protocol_changes, *told]
 
 
 def of_common_tasks(run_a: RunRecords, run_b: RunRecords, *, partial: bool) -> tuple[Episodes, Episodes]:

@@ -367,6 +367,7 @@ def import_results(
     *,
     policy: str,
     protocol: str,
+    changes: Mapping[str, Any] | None = None,
     suite: str | None = None,
     seed: int = 7,
     in_order: bool = False,
@@ -378,6 +379,7 @@ def import_results(
         output_dir: Parent of the run's folder.
         policy: The policy's name.
         protocol: The protocol under which it was played.
+        changes: Options that replace parts of that.
         suite: The suite, if the file does not name it.
         seed: The seed, where the file does not say it.
         in_order: Whether trial i began in initial state i, if the file does not say it.
@@ -392,7 +394,7 @@ def import_results(
     episodes = _results(found, str(path), suite=suite, seed=seed, names_states=names_states)
     suites = tuple(dict.fromkeys(each.key.suite for each in episodes))
     _check_protocol(protocol, suites)
-    stated = {"protocol": protocol, "names_states": names_states}
+    stated = {"protocol": protocol, **(changes or {}), "names_states": names_states}
     described = {name: {"assets": dataclasses.asdict(NO_ASSETS), "imported": stated} for name in suites}
     seeds = tuple(dict.fromkeys(each.key.seed for each in episodes))
     manifest = {
@@ -401,7 +403,7 @@ def import_results(
         "policy": policy,
         "assets": dataclasses.asdict(NO_ASSETS),
         "n_planned": len(episodes),
-        "config": {"policy": policy, "protocol": protocol, "seeds": list(seeds)},
+        "config": {"policy": policy, "protocol": protocol, **(changes or {}), "seeds": list(seeds)},
         "protocol": described,
         "protocol_hash": protocol_hash(described),
         "suite_hashes": {name: suite_hash(each) for name, each in described.items()},

@@ -124,6 +124,22 @@ def test_another_protocol_is_not_compared_nor_with_partial(tmp_path, protocol, s
             compare(own.folder, run, partial=partial)
 
 
+def test_what_was_played_otherwise_is_stated_too_and_must_be_equal(tmp_path):
+    own = played(tmp_path / "own", "ssttt" + "ststt")
+    config = own.folder.read_manifest()["config"]
+    small = {"camera_size": 32, "max_steps": 60}
+    run = imported(LEROBOT, tmp_path, changes=small)
+    with pytest.raises(UsageError, match=r"under lerobot and .* as lerobot\*; max steps 60; camera size 32"):
+        compare(own.folder, run)
+    for changed in (small, {**small, "clock": "fixed:100"}):
+        own.folder.write_manifest({**own.folder.read_manifest(), "config": {**config, **changed}})
+        if "clock" in changed:
+            with pytest.raises(UsageError, match="clock fixed:100"):
+                compare(own.folder, run)
+        else:
+            assert compare(own.folder, run).overall.graded == 10
+
+
 def test_imported_runs_are_ranked_among_themselves_and_shown(tmp_path):
     played(tmp_path / "runs" / "own", "ssttt" + "ststt")
     better = json.loads(LEROBOT.read_text())
