@@ -52,7 +52,7 @@ def main(
         policy: The policy's name.
         protocol: The protocol under which it was played, such as lerobot. It is believed: the run is compared
             with runs of the protocol of that name.
-        suite: The suite, where the file does not name it, such as libero_object.
+        suite: The suite, where the file does not name it.
         seed: The seed of episodes, where the file does not name it.
         in_order: Trial i of a task began in initial state i, which LeRobot's file does not say: it is so with
             --eval.batch_size 1, and with asynchronous environments. Without it, episodes are not paired.
