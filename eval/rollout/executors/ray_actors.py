@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from configs.paths import begin_in, temporary_folder
-from eval.policies.base import LoadedPolicy
+from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.interprocess import EpisodeStart, PolicyServer
 from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
@@ -24,6 +24,7 @@ from sim_envs.gl import DEVICE, rendering_device
 from sim_envs.workers import LostJob, OrphanedError
 
 _STARTUP_S = 600.0  # timeout of a restarting policy actor
+_POLL_S = 1.0  # interval at which a waiting world asks whether the policy is lost
 
 
 class EpisodeLeft:
@@ -137,6 +138,7 @@ class PolicyService:
         self._opening = threading.Lock()
         self._described: list[LoadedPolicy] = []
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
+        self._lost: PolicyLostError | None = None
 
     def opened(self) -> list[LoadedPolicy]:
         """Open the policy if needed; each variant's, see `LoadedPolicy.described`."""
@@ -149,11 +151,14 @@ class PolicyService:
         return self._described
 
     def ask(self, world: int, message: Any) -> Any:
-        """Answer a world."""
+        """Answer a world; a PolicyLostError once the policy is lost."""
         self.opened()
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._asked.put((world, message, answers.put))
-        return answers.get()
+        while self._lost is None:
+            with contextlib.suppress(queue.Empty):
+                return answers.get(timeout=_POLL_S)
+        raise self._lost
 
     def _answer(self, server: PolicyServer) -> None:
         patience_s = math.inf
@@ -165,6 +170,8 @@ class PolicyService:
                     while True:
                         self._handle(server, *self._asked.get_nowait())
                 patience_s = server.poll()
+        except PolicyLostError as lost:
+            self._lost = lost
         except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)

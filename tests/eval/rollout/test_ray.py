@@ -1,6 +1,7 @@
 """On a Ray cluster records are those of one world after the other, whatever becomes of actors and nodes."""
 
 import contextlib
+import json
 import threading
 import time
 
@@ -62,6 +63,50 @@ def test_the_driver_learns_whether_a_class_writes_texts(tmp_path, executor):
     (policy,) = executor.open_policies(resolve_policy(config), [config], print)
     assert not policy.writes_texts
     policy.close()
+
+
+BATCHED = """
+import pathlib
+import numpy as np
+
+class Mine:
+    embodiment = "libero"
+
+    def __init__(self):
+        with pathlib.Path(__file__).with_name("made.txt").open("a") as file:
+            file.write("made\\n")
+
+    def reset(self, rows, keys):
+        pass
+
+    def infer_batch(self, observations):
+        rows = [seen["row"] for seen in observations]
+        FAULT
+        with pathlib.Path(__file__).with_name("batches.txt").open("a") as file:
+            file.write(f"{rows}\\n")
+        return [{"actions": np.full((10, 7), 0.01)} for _ in rows]
+"""
+
+
+def test_one_object_with_infer_batch_serves_the_worlds_of_all_actors(tmp_path, executor):
+    config = fake(tmp_path, UnhurriedSuite, batch_size=2)
+    (tmp_path / "mine.py").write_text(BATCHED.replace("FAULT", "pass"))
+    (run,) = played(tmp_path / "runs", config, executor=executor)
+    assert {each.outcome for each in run.folder.episodes().values()} == {Outcome.SUCCESS}
+    assert (tmp_path / "made.txt").read_text() == "made\n"
+    batches = [json.loads(line) for line in (tmp_path / "batches.txt").read_text().splitlines()]
+    assert {row for rows in batches for row in rows} == set(range(WORLDS))
+    assert max(map(len, batches)) <= 2
+
+
+def test_a_policy_out_of_memory_ends_the_run_with_the_remedy(tmp_path, executor):
+    config = fake(tmp_path, UnhurriedSuite, batch_size=2)
+    full = BATCHED.replace("FAULT", "raise MemoryError").replace(
+        "embodiment", "pad_batches = True\n    embodiment"
+    )
+    (tmp_path / "mine.py").write_text(full)
+    with pytest.raises(UsageError, match=r"out of memory in a batch of 2 .* --resume --batch-size 1"):
+        played(tmp_path / "runs", config, executor=executor)
 
 
 @pytest.mark.parametrize("executor", [20.0], indirect=True)
