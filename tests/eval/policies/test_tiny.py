@@ -80,6 +80,7 @@ def test_the_bundled_policy_solves_a_held_out_initial_state(tmp_path):
     assert played.outcome is Outcome.SUCCESS
 
 
+@pytest.mark.slow
 def test_the_memory_in_its_prompt_tells_tiny_memory_when_to_stop(tmp_path):
     """From a state in no demonstration: with true memory it lifts the bowl twice and stops, in one episode or
     the other; if it remembers to have done so, it does not begin."""
