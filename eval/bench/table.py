@@ -81,12 +81,11 @@ TAILS = [
 
 def rows_table(rows: Sequence[Row], columns: Sequence[Column], **look: Any) -> Table:
     """The table of some rows, with what tells them apart."""
-    named: Any = {"align": "left", "choices": True}
     labels = [
-        Column("workload", lambda row: row.work, when=differ, groups=True, **named),
-        Column("mode", lambda row: row.mode, groups=True, **named),
+        Column("workload", lambda row: row.work, align="left", when=differ),
+        Column("mode", lambda row: row.mode, align="left"),
         Column("k", lambda row: f"{row.deadline_ms:g} ms" if row.deadline_ms else row.tokens_per_frame),
-        Column("adapter", lambda row: row.adapter, when=lambda adapters: set(adapters) != {OFF}, **named),
+        Column("adapter", lambda row: row.adapter, align="left", when=lambda masks: set(masks) != {OFF}),
     ]
     return Table(columns=[*labels, *columns], groups=[rows], **look)
 
