@@ -59,6 +59,12 @@ PAUSED, MEASURED = Paused(), Measured()
 
 Clock = Paused | Fixed | Profile | Measured | Replay
 
+FORMER_PROFILES = {
+    "rtx4090": "rtx4090-oxygen-2603",
+    "jetson-thor": "jetson-thor-oxygen-2603",
+}
+"""What former versions called profiles: their names now, which say whose code and when."""
+
 FORMS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
 
 
@@ -80,7 +86,7 @@ def parse_clock(text: str, *, profiles: Sequence[str] = ()) -> Clock:
         case "fixed":
             return _parse_fixed(text, rest)
         case "profile":
-            return Profile(rest)
+            return Profile(FORMER_PROFILES.get(rest, rest))
         case "replay":
             return Replay(rest)
     raise unknown("clock", text, (*FORMS, *(f"profile:{name}" for name in profiles)))

@@ -155,7 +155,7 @@ def draw_delay(surface: SweepRecord, modes: SweepRecord) -> Figure:
         x, _, low, _ = line.points[0]
         axes.annotate(name, (x, low), (0, -15), textcoords="offset points", color=colour)
         for mode, mark, k in (("unified", "o", {"tokens_per_frame": 5}), ("isolated", "s", {})):
-            row = cell(modes, clock="jetson-thor", motion=motion, mode=mode, **k)
+            row = cell(modes, clock="jetson-thor-oxygen-2603", motion=motion, mode=mode, **k)
             at = _interval_ms(row), row.pc_success
             axes.plot(*at, mark, color=COLOURS[mode], markersize=9)
             label = f"{mode}, Jetson Thor: {at[1]:.0f} %"
@@ -183,7 +183,7 @@ def draw_memory(record: SweepRecord) -> Figure:
     own = [
         row
         for row in record.cells
-        if row.options["feedback"] == "own" and format_value("clock", row.options) == "rtx4090"
+        if row.options["feedback"] == "own" and format_value("clock", row.options) == "rtx4090-oxygen-2603"
     ]
     for rows, name, place, dashes in (
         (truth, "true memory, no latency", 2, "-"),

@@ -45,7 +45,7 @@ class Caption:
     narration: CaptionText | None = None  # the latest narration; None if there is none
     memory: CaptionText | None = None  # the latest memory; None if there is none
     textual_memory: CaptionText | None = None  # the latest textual memory; None if there is none
-    # The latency profile that is charged, e.g. `jetson-thor`; empty if none.
+    # The latency profile that is charged, e.g. `jetson-thor-oxygen-2603`; empty if none.
     clock: str = ""
     timeline: QueryTimeline | None = None  # the timeline; None if simulated time does not pass during queries
 

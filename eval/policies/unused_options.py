@@ -34,7 +34,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
         if option in given and variants[0].clock == PAUSED:
             raise UsageError(
                 f"{format_option(option, given[option])} is for clocks on which time passes while the policy "
-                "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
+                "computes; leave it out, or choose one with --clock, such as profile:h200"
             )
     refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]

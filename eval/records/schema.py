@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from configs.errors import check
 from configs.paths import read_json_object
+from contracts.clock import parse_clock
 from contracts.env_seed import BY_EPISODE
 from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError
@@ -58,21 +59,23 @@ def current_options(recorded: Any) -> Any:
     """The configuration in a record of any version, with the options of today.
 
     Those that lack `env_seed` are of runs before it, which were `fixed`; `seeds` was one `seed`;
-    `replan_steps` 1 was called `asap`.
+    `replan_steps` 1 was called `asap`, and profiles had other names.
     """
     if not isinstance(recorded, Mapping):
         return recorded
     current = {"env_seed": str(BY_EPISODE), **recorded}
     if "seed" in current:
         current["seeds"] = [current.pop("seed")]
-    return _without_asap(current)
+    return _renamed(current)
 
 
-def _without_asap(value: Any, option: str = "") -> Any:
+def _renamed(value: Any, option: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_asap(each, name) for name, each in value.items()}
+        return {name: _renamed(each, name) for name, each in value.items()}
     if isinstance(value, list):
-        return [_without_asap(each, option) for each in value]
+        return [_renamed(each, option) for each in value]
+    if option == "clock" and isinstance(value, str) and value.startswith("profile:"):
+        return str(parse_clock(value))
     return 1 if (option, value) == ("replan_steps", "asap") else value
 
 

@@ -332,7 +332,13 @@ def timed(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **man
 
 
 def test_the_verdicts_are_on_success_time_and_restricted_mean(tmp_path):
-    clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue", "overlap": "rtc"}}
+    clock = {
+        "config": {
+            "clock": "profile:jetson-thor-oxygen-2603",
+            "while_waiting": "continue",
+            "overlap": "rtc",
+        }
+    }
     a = timed(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
     b = timed(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
     success, time, restricted = judge_all(compare(a, b)).sentences

@@ -17,7 +17,7 @@ from tests.eval.policies.servers import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
 
-CLOCKS = ("paused", "fixed:100,200", "profile:jetson-thor")
+CLOCKS = ("paused", "fixed:100,200", "profile:jetson-thor-oxygen-2603")
 MODES = ("isolated", "shared", "unified")
 
 POLICY = """

@@ -68,7 +68,7 @@ def test_measured_charges_policy_time_alone():
 
 
 def test_a_profile_charges_the_work_that_the_engine_reports():
-    profiled = clock("profile:jetson-thor", mode="isolated")
+    profiled = clock("profile:jetson-thor-oxygen-2603", mode="isolated")
     work = tuple(DecodeWork(prefills=1, forks=1, steps=steps, batch=1) for steps in (9, 4))
     said = reply(work=work, finished=(text(0, job=1, job_steps=3),))
     latency_model = LatencyModel(profiled.profile, "isolated")
@@ -80,8 +80,8 @@ def test_a_profile_charges_the_work_that_the_engine_reports():
 
 def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
     with pytest.raises(UnknownLatencyError, match="does not say what it computed"):
-        clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
-    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": Profile("jetson-thor")}))
+        clock("profile:jetson-thor-oxygen-2603").latency(call(reply=reply(work=None)))
+    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": Profile("jetson-thor-oxygen-2603")}))
     with pytest.raises(UsageError, match="does not run on it; choose another clock"):
         evaluate(run)
     assert not run.folder.path.exists()
@@ -93,7 +93,7 @@ def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
         ("pasued", "clock 'pasued'"),
         ("fixed:0,inf", "write fixed:A,B"),
         ("fixed:300,100", "write fixed:100,300"),
-        ("profile:jetson", "jetson-thor"),
+        ("profile:jetson", "jetson-thor-oxygen-2603"),
     ],
 )
 def test_an_invalid_clock_is_refused_in_one_line(name, problem):
@@ -271,7 +271,7 @@ def test_guided_denoising_changes_only_the_action_latency():
     assert guided.busy_ms(_TWO_TEXTS) == plain.busy_ms(_TWO_TEXTS) + 30
     with pytest.raises(UsageError, match=r"'abacus' cannot price overlap rtc: .*--save-profile"):
         LatencyModel(_profile(), "isolated", guided=True)
-    skip, rtc = (clock("profile:jetson-thor", overlap=rule) for rule in ("skip", "rtc"))
+    skip, rtc = (clock("profile:jetson-thor-oxygen-2603", overlap=rule) for rule in ("skip", "rtc"))
     more_ms = rtc.profile.guided_denoise.ms - rtc.profile.denoise.ms
     assert rtc.latency(call()) == skip.latency(call())
     guided_ms = rtc.latency(call(guided=True)).actions_ms
@@ -314,7 +314,7 @@ def profiled(suite, tmp_path_factory):
 
     def played(*modes, folder=None, executor=SERIAL, **changes):
         folder = folder or tmp_path_factory.mktemp("runs")
-        same = {"suites": (suite,), "clock": "profile:jetson-thor", "video": "none", **changes}
+        same = {"suites": (suite,), "clock": "profile:jetson-thor-oxygen-2603", "video": "none", **changes}
         runs = [new_run(folder, RunConfig(mode=mode, **same)) for mode in modes]
         evaluate(*runs, executor=executor)
         return [run.folder for run in runs]

@@ -62,25 +62,31 @@ def _frame_ms(name, k, batch):
 
 def _stacked(k, batch):
     """The share of stacking and splitting in a frame, percent."""
-    return 100 * load(ProfileConfig, "rtx4090").stack[batch].ms / _frame_ms("rtx4090", k, batch)
+    return (
+        100
+        * load(ProfileConfig, "rtx4090-oxygen-2603").stack[batch].ms
+        / _frame_ms("rtx4090-oxygen-2603", k, batch)
+    )
 
 
 def test_the_rtx_4090_profile_reproduces_the_published_figures():
-    profile = load(ProfileConfig, "rtx4090")
+    profile = load(ProfileConfig, "rtx4090-oxygen-2603")
     assert profile.prefill.ms == 47.66
-    assert _isolated_ms("rtx4090", 30) == pytest.approx(10e3 / 19.1, abs=0.1)
-    assert 30e3 / _isolated_ms("rtx4090", 30) == pytest.approx(57, abs=0.5)
-    assert _frame_ms("rtx4090", 1, 30) == pytest.approx(10e3 / 70.5, abs=0.1)
-    assert 30e3 / _frame_ms("rtx4090", 1, 30) == pytest.approx(213, rel=0.01)
-    assert round(_isolated_ms("rtx4090", 30) / _frame_ms("rtx4090", 1, 30), 1) == 3.7
+    assert _isolated_ms("rtx4090-oxygen-2603", 30) == pytest.approx(10e3 / 19.1, abs=0.1)
+    assert 30e3 / _isolated_ms("rtx4090-oxygen-2603", 30) == pytest.approx(57, abs=0.5)
+    assert _frame_ms("rtx4090-oxygen-2603", 1, 30) == pytest.approx(10e3 / 70.5, abs=0.1)
+    assert 30e3 / _frame_ms("rtx4090-oxygen-2603", 1, 30) == pytest.approx(213, rel=0.01)
+    assert round(_isolated_ms("rtx4090-oxygen-2603", 30) / _frame_ms("rtx4090-oxygen-2603", 1, 30), 1) == 3.7
     assert _stacked(1, 30) == pytest.approx(35.65, abs=0.05)
     assert _stacked(5, 6) == pytest.approx(9.64, abs=0.05)
 
 
 def test_the_jetson_thor_profile_reproduces_the_published_bounds():
-    profile = load(ProfileConfig, "jetson-thor")
-    assert 30e3 / _frame_ms("jetson-thor", 1, 30) == pytest.approx(100, rel=1e-3)
-    assert _isolated_ms("jetson-thor", 30) / _frame_ms("jetson-thor", 1, 30) == pytest.approx(3.3, rel=1e-3)
+    profile = load(ProfileConfig, "jetson-thor-oxygen-2603")
+    assert 30e3 / _frame_ms("jetson-thor-oxygen-2603", 1, 30) == pytest.approx(100, rel=1e-3)
+    assert _isolated_ms("jetson-thor-oxygen-2603", 30) / _frame_ms(
+        "jetson-thor-oxygen-2603", 1, 30
+    ) == pytest.approx(3.3, rel=1e-3)
     roofline = load(ProfileConfig, "jetson-thor-roofline")
     for stage in ("prefill", "denoise", "guided_denoise"):
         share = getattr(profile, stage).ms / getattr(roofline, stage).ms
@@ -88,12 +94,17 @@ def test_the_jetson_thor_profile_reproduces_the_published_bounds():
 
 
 _FIGURES = (
-    ("isolated, N = 20, no adapter", "439.3", "rtx4090", lambda name: [_isolated_ms(name, 20)]),
-    ("k = 5, 4 texts, no adapter", "215.6", "rtx4090", lambda name: [_frame_ms(name, 5, 4)]),
+    (
+        "isolated, N = 20, no adapter",
+        "439.3",
+        "rtx4090-oxygen-2603",
+        lambda name: [_isolated_ms(name, 20)],
+    ),
+    ("k = 5, 4 texts, no adapter", "215.6", "rtx4090-oxygen-2603", lambda name: [_frame_ms(name, 5, 4)]),
     ("isolated, N = 20", "461.7", "oxygen-libero", lambda name: [_isolated_ms(name, 20)]),
     ("k = 5, 4 texts", "217.7", "oxygen-libero", lambda name: [_frame_ms(name, 5, 4)]),
     ("k = 5, 5 texts", "238.6", "oxygen-libero", lambda name: [_frame_ms(name, 5, 5)]),
-    ("k = 5, 5 texts", "238.6", "rtx4090", lambda name: [_frame_ms(name, 5, 5)]),
+    ("k = 5, 5 texts", "238.6", "rtx4090-oxygen-2603", lambda name: [_frame_ms(name, 5, 5)]),
     ("k = 5, 1 text, resumed", "193.5", "oxygen-libero", lambda name: [_frame_ms(name, 5, 1)]),
     *(
         (
@@ -111,14 +122,17 @@ _FIGURES = (
 
 def test_profiles_predict_other_published_figures_as_well_as_the_docs_say():
     """Where one number is predicted; `oxygen-libero` is up to 13 % too fast where it is a range."""
-    errors = {"rtx4090": [], "oxygen-libero": []}
+    errors = {"rtx4090-oxygen-2603": [], "oxygen-libero": []}
     for _, figure, name, predict in _FIGURES:
         predicted, published = predict(name), [float(end) for end in figure.split("–")]
         if len(predicted) == len(published) == 1:
             errors[name].append(100 * (predicted[0] / published[0] - 1))
         else:
             assert predicted[-1] > 0.87 * published[-1]
-    assert (round(min(errors["rtx4090"])), round(max(errors["rtx4090"]))) == (-34, -11)
+    assert (round(min(errors["rtx4090-oxygen-2603"])), round(max(errors["rtx4090-oxygen-2603"]))) == (
+        -34,
+        -11,
+    )
     assert max(map(abs, errors["oxygen-libero"])) < 8.5
 
 
