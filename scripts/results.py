@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from contracts.mode import BUDGETED
@@ -22,6 +24,8 @@ from eval.report.sweep_table import format_value
 from eval.report.table import NO_VALUE, Table, to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
+_PLAIN = "#555555"
+_LATENCIES = ROOT / "benchmarks/published_latencies.yaml"
 STEP_S = 0.05
 """A control step of LIBERO."""
 DRIFTING = "drifting at 1.5 cm/s"
@@ -142,7 +146,7 @@ def _intervals(rows: Sequence[Cell], x: Callable[[Cell], float], label: str, col
 
 
 def draw_delay(surface: SweepRecord, modes: SweepRecord) -> Figure:
-    """Success over the time between queries, with 95 % bands, and two modes of one device on it."""
+    """Success over the time between queries, with 95 % bands, two modes of a device, published latencies."""
     figure = new_figure(8, 4.4)
     axes = figure.subplots()
     for motion, name, colour in (
@@ -161,9 +165,37 @@ def draw_delay(surface: SweepRecord, modes: SweepRecord) -> Figure:
             label = f"{mode}, Jetson Thor: {at[1]:.0f} %"
             place = (-60, -22 if (mode, motion) == ("unified", DRIFTING) else 12)
             axes.annotate(label, at, place, textcoords="offset points", color=COLOURS[mode])
+    _mark_latencies(axes)
     axes.set(xlabel="time between queries (ms); actions arrive after 100 ms", ylabel="episodes solved (%)")
-    axes.set(xlim=(80, 1020), ylim=(0, 101))
+    axes.set(xlim=(0, 1020), ylim=(0, 101))
     return figure
+
+
+def published_latencies() -> list[dict[str, Any]]:
+    """What others published of π0.5, and our measurement."""
+    rows: list[dict[str, Any]] = yaml.safe_load(_LATENCIES.read_text(encoding="utf-8"))
+    return rows
+
+
+def latencies_table() -> str:
+    """The published latencies with their sources."""
+    rows = [[str(value) for value in row.values()] for row in published_latencies()]
+    return to_markdown(Table.of_cells(["device", "code", "type", "ms", "date", "source"], rows, left=6))
+
+
+def _mark_latencies(axes: Axes) -> None:
+    """A tick for each published latency, and the fastest and the slowest of each device in words."""
+    of_devices: dict[str, list[float]] = {}
+    for row in published_latencies():
+        axes.plot(row["ms"], 1.5, "|", color=_PLAIN, markersize=9)
+        of_devices.setdefault(row["device"], []).append(row["ms"])
+    told = [
+        f"{device} {'–'.join(f'{ms:g}' for ms in sorted({min(each), max(each)}))}"
+        for device, each in of_devices.items()
+    ]
+    half = (len(told) + 1) // 2
+    words = f"published for π0.5's actions alone (ms): {', '.join(told[:half])},\n{', '.join(told[half:])}"
+    axes.annotate(words, (140, 5), color=_PLAIN, fontsize=8)
 
 
 def _interval_ms(row: Cell) -> float:
@@ -210,7 +242,7 @@ def _age_s(row: Cell) -> float:
     return float(row.prompt_age_steps * STEP_S)
 
 
-FUNCTIONS = (age, cell, difference, memory_table, modes_table, planned, surface_table)
+FUNCTIONS = (age, cell, difference, latencies_table, memory_table, modes_table, planned, surface_table)
 
 
 def render() -> dict[Path, str]:
