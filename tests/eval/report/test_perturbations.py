@@ -1,0 +1,85 @@
+"""Perturbed runs are compared with their controls: which these are, rows, sentence, leaderboard."""
+
+import pytest
+
+from contracts.errors import UsageError
+from contracts.perturbation import parse_perturbations
+from eval.metrics.noninferiority import Verdict
+from eval.records.reader import RunRecords
+from eval.report.conclusion import conclude_runs
+from eval.report.leaderboard import read_leaderboard
+from eval.report.perturbations import control_of, perturbed_rows
+from tests.eval.factory import RunBuilder, compare
+
+ASSETS = {"name": "real", "digest": "d1ge57000000"}
+
+
+def run(path, outcomes, perturb="none", **manifest):
+    """A run of episodes on libero_object, under perturbations."""
+    suite = {"max_steps": 280, "control_hz": 20.0}
+    described = {"suite": suite, "assets": ASSETS}
+    if perturb != "none":
+        described["perturb"] = dict.fromkeys(perturb.split("+"), "as it means")
+    whole = {
+        "config": {"perturb": perturb, "seeds": [7]},
+        "protocol": {"libero_object": described},
+        "n_planned": len(outcomes),
+        **manifest,
+    }
+    return RunRecords(RunBuilder.at(path, **whole).add_all(outcomes).folder)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    control = run(tmp_path / "control", "s" * 40)
+    light = run(tmp_path / "light", "s" * 40, "light:3")
+    camera = run(tmp_path / "camera", "s" * 10 + "t" * 30, "camera:3")
+    return [control, light, camera]
+
+
+def test_a_control_is_the_same_run_without_perturbations(tmp_path, runs):
+    control, light, _ = (each.identity for each in runs)
+    assert control_of(light, [light, control]) == control
+    assert control_of(control, [light]) is None
+    other_mode = run(tmp_path / "mode", "s", mode="isolated").identity
+    other_weights = run(tmp_path / "weights", "s", weights_sha256="0" * 64).identity
+    assert control_of(light, [other_mode, other_weights]) is None
+
+
+def test_control_and_perturbed_are_compared_across_hashes_and_two_perturbed_are_not(runs):
+    control, light, camera = (each.folder for each in runs)
+    assert compare(control, camera).overall.difference == -75.0
+    with pytest.raises(UsageError, match="under different protocols"):
+        compare(light, camera)
+
+
+def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
+    conclusion = conclude_runs(["control", "light:3", "camera:3"], runs)
+    camera, light = perturbed_rows(conclusion.judged)
+    assert (camera.perturb, light.perturb) == (
+        parse_perturbations("camera:3"),
+        parse_perturbations("light:3"),
+    )
+    assert (camera.pairs.percent_a, camera.pairs.percent_b) == (100.0, 25.0)
+    assert (camera.verdict, light.verdict) == (Verdict.INFERIOR, Verdict.INCONCLUSIVE)
+    assert conclusion.sentence == (
+        "camera:3 costs most of 2 perturbations: 25 % against 100 % in the control (−75.0 points, 95 % "
+        "−85.8 to −59.7, 40 pairs); 1 of them by more than the margin."
+    )
+
+
+def test_without_a_significant_loss_the_sentence_says_so(runs):
+    sentence = conclude_runs(["control", "light:3"], runs[:2]).sentence
+    assert sentence.startswith("No significant loss under light:3: 100 % against 100 % in the control (+0.0")
+
+
+def test_a_leaderboard_has_a_column_per_perturbation_in_the_row_of_the_control(tmp_path, runs):
+    (table,) = read_leaderboard([tmp_path]).suites["libero_object"]
+    (row,) = table.table.records()
+    assert (row["success"], row["camera:3"], row["light:3"]) == ("100.0 %", "25.0 %", "100.0 %")
+
+
+def test_a_perturbed_run_without_its_control_has_a_table_of_its_own(tmp_path):
+    run(tmp_path / "light", "st", "light:3")
+    (table,) = read_leaderboard([tmp_path]).suites["libero_object"]
+    assert table.table.records()[0]["success"] == "50.0 %"

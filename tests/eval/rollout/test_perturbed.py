@@ -1,0 +1,77 @@
+"""Runs of perturbed episodes: which variants are played, and what the policy is told when."""
+
+import pytest
+
+from configs.schema import RunConfig, VariantsConfig
+from contracts.errors import UsageError
+from contracts.perturbation import format_perturbations
+from eval.rollout.plan import make_plan
+
+
+def sets_of(**options):
+    return [
+        format_perturbations(each) for each in VariantsConfig(suites=("droid_tabletop",), **options).perturbed
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sets"),
+    [
+        ({}, ["none"]),
+        ({"perturb": ["camera:3", "light"]}, ["none", "camera:3+light:3"]),
+        ({"perturb": "camera:3", "control": "runs/A"}, ["camera:3"]),
+        ({"perturb_each": "camera light", "severities": (1, 5)}, ["none"]),
+        ({"perturb_each": ("camera", "light@2s"), "perturb": "wording:1"}, ["none"]),
+    ],
+)
+def test_the_control_comes_first_and_only_once(options, sets):
+    found = sets_of(**options)
+    assert found[: len(sets)] == sets
+    assert len(set(found)) == len(found)
+
+
+def test_each_dimension_is_perturbed_alone_at_each_severity():
+    assert sets_of(perturb_each=("camera", "light@2s"), severities=(1, 5)) == [
+        *("none", "camera:1", "camera:5", "light:1@2s", "light:5@2s"),
+    ]
+
+
+def test_modes_and_perturbations_multiply():
+    config = VariantsConfig(suites=("droid_tabletop",), mode=("isolated", "unified"), perturb="light:1")
+    variants = [(each.mode, format_perturbations(each.perturb)) for each in config.variants()]
+    assert variants == [
+        *(("isolated", "none"), ("unified", "none"), ("isolated", "light:1"), ("unified", "light:1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"severities": (3,)}, "is for --perturb-each; write --perturb camera:3"),
+        ({"control": "runs/A"}, "give --perturb or --perturb-each"),
+        ({"perturb_each": ("camera",), "severities": (7,)}, "severity '7' is none of 1, 2, 3, 4, 5"),
+    ],
+)
+def test_options_without_effect_are_refused(options, complaint):
+    with pytest.raises(UsageError) as refused:
+        sets_of(**options)
+    assert complaint in str(refused.value)
+
+
+def told(perturb):
+    (first, *_) = make_plan(RunConfig(suites=("droid_tabletop",), task_ids=(0,), perturb=perturb)).tasks
+    return first.instructions(first.keys[0]), first.task.language
+
+
+def test_a_wording_holds_from_its_time_on():
+    instructions, plain = told("wording:1@2s")
+    assert list(instructions) == [0, 30]  # 15 control steps per second
+    assert instructions[0] == plain
+    assert plain in instructions[30]
+    assert instructions[30] != plain
+
+
+def test_a_held_out_wording_is_the_suites():
+    instructions, plain = told("wording:3")
+    assert list(instructions) == [0]
+    assert plain not in instructions[0]
