@@ -65,7 +65,7 @@ _CONFIG = (
 
 _COMMON = (
     *("policy", "policy-kwargs", "suite", "task-ids", "num-trials-per-task", "smoke", "mode", "assets"),
-    *("replan-steps", "clock", "num-envs", "video", "output-dir", "resume"),
+    *("replan-steps", "perturb", "clock", "num-envs", "video", "output-dir", "resume"),
 )
 """The options that `--help` shows."""
 

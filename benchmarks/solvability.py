@@ -1,0 +1,81 @@
+"""How often the expert solves perturbed episodes, beside their controls; nothing is rendered.
+
+python -m benchmarks.solvability libero_object --assets standins --perturb robot:3 layout:3 --init-ids 0-4
+"""
+
+import contextlib
+import sys
+from collections import Counter
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from configs.cli import Names, Numbers, run_app
+from contracts.episode import EpisodeKey
+from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.world import Perturbable, World, perturbed_world
+
+app = App(name="python -m benchmarks.solvability", help=__doc__)
+
+
+@app.default
+def main(
+    suites: Names,
+    /,
+    *,
+    perturb: Annotated[Names, Parameter(required=True)],
+    task_ids: Numbers = (),
+    init_ids: Numbers = (0,),
+    seed: int = 7,
+    assets: str = "auto",
+) -> None:
+    """Play each initial state of each task under each perturbation and without; print a row after each state.
+
+    Args:
+        suites: The suites.
+        perturb: Perturbations, such as robot:3, each alone.
+        task_ids: Tasks. Default: all that the expert plays.
+        init_ids: Initial states.
+        seed: Seed of the episodes.
+        assets: Source of assets.
+    """
+    for name in suites:
+        suite, solved, played, redraws = open_suite(name, assets=assets), Counter(), Counter(), Counter()
+        for init_id in init_ids:
+            for task in suite.expert_tasks():
+                if not task_ids or task.task_id in task_ids:
+                    key = EpisodeKey(suite=name, task_id=task.task_id, init_id=init_id, seed=seed)
+                    with contextlib.closing(suite.open(task)) as world:
+                        for text in ("none", *perturb):
+                            perturbed = open_suite(name, assets=assets, perturb=text)
+                            solved[text] += _is_solved(perturbed, task, world, key)
+                            played[text] += 1
+                            redraws[text] += world.perturber.redraws if isinstance(world, Perturbable) else 0
+            rows = (f"{text} {solved[text]}/{played[text]} ({redraws[text]} redraws)" for text in played)
+            sys.stdout.write(f"{name}: {', '.join(rows)}\n")
+            sys.stdout.flush()
+
+
+def _is_solved(suite: Suite, task: Task, world: World, key: EpisodeKey) -> bool:
+    """Whether the expert solves an episode; False if no draw of its perturbation is possible."""
+    protocol, steps = suite.protocol, 0
+    perturbed_world(world, protocol.perturb)
+    try:
+        world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
+    except RuntimeError as error:
+        sys.stdout.write(f"{key} {task.name}: {error}\n")
+        return False
+    expert = suite.expert(world)
+    assert expert is not None, "its tasks have an expert"
+    expert.reset(key)
+    while steps < protocol.max_steps:
+        actions = expert.query(world.policy_state())[: protocol.replan_steps]
+        result = world.advance(actions[: protocol.max_steps - steps])
+        steps += result.steps
+        if result.success:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    run_app(app)

@@ -1,0 +1,56 @@
+"""Perturbed episodes of LIBERO: the arm stays where it starts, the expert solves them, controls are equal."""
+
+import numpy as np
+import pytest
+
+from contracts.perturbation import parse_perturbations
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
+from sim_envs.world import perturbed_world
+from tests.sim_envs.conftest import attempt
+
+HOLD = np.tile(SETTLE_ACTION, (10, 1))
+
+
+@pytest.fixture(scope="module")
+def sim(open_standin) -> LiberoSim:
+    return open_standin("libero_object", 3)
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_perturbation(sim):
+    yield
+    perturbed_world(sim, ())
+
+
+def begun(sim, text):
+    perturbed_world(sim, parse_perturbations(text))
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    return sim
+
+
+@pytest.mark.slow
+def test_the_arm_stays_where_it_starts(sim):
+    arm = sim.env.robots[0]._ref_joint_pos_indexes
+    control = begun(sim, "none").env.sim.data.qpos[arm].copy()
+    start = begun(sim, "robot:4").env.sim.data.qpos[arm].copy()
+    assert np.linalg.norm(start - control) == pytest.approx(0.4, abs=1e-6)
+    sim.advance(HOLD)
+    np.testing.assert_allclose(sim.env.sim.data.qpos[arm], start, atol=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["light:5", "camera:5", "background:5", "appearance:5", "noise:5"])
+def test_looks_change_pictures_and_no_physics(sim, text):
+    picture, state = begun(sim, "none").observe().images["image"], sim.flat_state()
+    perturbed = begun(sim, text)
+    np.testing.assert_array_equal(perturbed.flat_state(), state)
+    assert (perturbed.observe().images["image"] != picture).any()
+    np.testing.assert_array_equal(begun(sim, "none").observe().images["image"], picture)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["robot:3", "layout:3", "swap:3", "layout:3@1s"])
+def test_the_expert_solves_it(sim, text):
+    perturbed_world(sim, parse_perturbations(text))
+    assert attempt(sim, Expert(sim)).success
