@@ -14,8 +14,7 @@ class Noise(Dimension):
 
     medium = "pictures"
     meanings = tuple(
-        f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]} on every camera, setting {2 * s} of LIBERO-plus's 10 "
-        "(ImageNet-C)"
+        f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]} on every camera, setting {2 * s} of 10 (ImageNet-C)"
         for s in range(1, 6)
     )
 
