@@ -119,8 +119,7 @@ def _presets(folder: str) -> list[str]:
 
 _PROFILES, _PROTOCOLS = _presets("profiles"), _presets("protocols")
 _NOT_EXPRESSIBLE = {
-    "x-vla": "it commands absolute poses and observes the controller's rotation matrix, and LIBERO is played "
-    "with deltas here"
+    "x-vla": "it commands absolute poses and observes the controller's rotation matrix; here they are deltas"
 }
 """Protocols that cannot be followed, and why."""
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
 from lerobot.policies import get_policy_class, make_pre_post_processors
+from lerobot.processor.env_processor import LiberoProcessorStep
 from lerobot.utils.constants import ACTION
 from torch.overrides import TorchFunctionMode
 
@@ -27,6 +28,7 @@ from eval.policies.batches import PADDING, opened_batches
 from eval.policies.hub import CONFIG, checkpoint_folder
 from eval.policies.openpi import named
 from eval.policies.python import in_one_line
+from oxygen.robots.conventions import LIBERO
 from oxygen.robots.openpi_keys import ACTION_PREFIX, OpenpiKeys
 
 _WEIGHTS = "model.safetensors"
@@ -171,6 +173,7 @@ class LeRobotPolicy:
         )
         self._keys = keys
         self._mixed = config.use_amp
+        self._is_liberos = keys.interface.observation.state == LIBERO.observation.state
         self._queries: dict[int, tuple[int, int]] = {}  # row to its episode's seed and its next query
 
     def reset(self, rows: Sequence[int], keys: Sequence[EpisodeKey]) -> None:
@@ -217,7 +220,8 @@ class LeRobotPolicy:
             pixels = torch.from_numpy(np.stack([seen[key] for seen in observations]))
             batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
         for key in self._keys.state:
-            batch[key] = torch.from_numpy(np.stack([seen[key] for seen in observations])).float()
+            state = np.stack([seen[key] for seen in observations])
+            batch[key] = _liberos_state(state) if self._is_liberos else torch.from_numpy(state).float()
         if self._keys.action_prefix:
             batch[ACTION] = torch.from_numpy(observations[0][ACTION_PREFIX])[None].float()
         return self._before(batch)
@@ -247,6 +251,19 @@ class LeRobotPolicy:
 
 def _generator(seed: int, query: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed_of(f"{seed}.{query}") % 2**63)
+
+
+def _liberos_state(state: np.ndarray) -> torch.Tensor:
+    """The states [row, 8] of LIBERO's robot as LeRobot's environment has them, to the last bit.
+
+    It computes the rotation vector in float32, from the quaternion.
+    """
+    position, rotation, fingers = (torch.from_numpy(part) for part in np.split(state, (3, 6), axis=1))
+    angle = rotation.norm(dim=1, keepdim=True)
+    axis = torch.where(angle > 0, rotation / angle, rotation)
+    quaternion = torch.cat((axis * torch.sin(angle / 2), torch.cos(angle / 2)), dim=1)
+    robot = {"eef": {"pos": position, "quat": quaternion}, "gripper": {"qpos": fingers}}
+    return LiberoProcessorStep().observation({"observation.robot_state": robot})["observation.state"]
 
 
 class RowNoise(TorchFunctionMode):

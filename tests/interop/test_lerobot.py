@@ -153,6 +153,36 @@ def test_a_training_in_pytorch_goes_on_as_if_there_had_been_no_evaluations(lerob
     assert printed(*program, cwd=tmp_path, **IN_PROCESS) == "[True, True, True]\n"
 
 
+def test_real_time_chunking_begins_with_the_actions_that_are_executed_meanwhile(lerobot, tmp_path):
+    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs beside lerobot")
+    policy = checkpoint(lerobot, tmp_path, "act")
+    done = execute(lerobot, ROOT / "tests/interop/lerobot_guided.py", policy, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    alone, guided, refused = done.stdout.splitlines()
+    assert json.loads(alone) == [0] * 10
+    assert json.loads(guided) == pytest.approx([0.05] * 3 + [0] * 7, abs=0.01)
+    assert "one delay per batch, and batch_size is 2; give --batch-size 1" in refused
+
+
+def test_a_rotation_is_what_lerobots_environment_computes_from_its_quaternion(lerobot):
+    if execute(lerobot, "-c", "import cyclopts, scipy", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs beside lerobot")
+    assert printed(lerobot, ROOT / "tests/interop/lerobot_rotations.py", **IN_PROCESS) == "equal\n"
+
+
+def test_both_harnesses_play_the_same_episodes(lerobot, tmp_path):
+    if execute(lerobot, "-c", "import cyclopts, libero", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs, and hf-libero, beside lerobot")
+    script = ROOT / "examples/two_harnesses.py"
+    done = execute(lerobot, script, "--quick", "--output", tmp_path, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-2:] == [
+        "| lerobot-eval | 0 of 2 | 80 | 2 of 2 |",
+        "| oxygen-eval | 0 of 2 | 80 | 2 of 2 |",
+    ]
+
+
 def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):
     if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
         pytest.skip("install what this project needs beside lerobot")
