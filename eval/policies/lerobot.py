@@ -218,7 +218,8 @@ class LeRobotPolicy:
         batch: dict[str, Any] = {"task": [seen["prompt"] for seen in observations]}
         for key in self._keys.images:
             pixels = torch.from_numpy(np.stack([seen[key] for seen in observations]))
-            batch[key] = pixels.permute(0, 3, 1, 2).float() / 255
+            # Contiguous, as LeRobot makes them: convolutions round otherwise on channels-last memory.
+            batch[key] = pixels.permute(0, 3, 1, 2).contiguous().float() / 255
         for key in self._keys.state:
             state = np.stack([seen[key] for seen in observations])
             batch[key] = _liberos_state(state) if self._is_liberos else torch.from_numpy(state).float()

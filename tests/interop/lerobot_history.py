@@ -51,8 +51,10 @@ for row, seen in enumerate(episodes):
     policy.model.reset()
     for step, observation in enumerate(seen):
         query = keys.write(observation.images, observation.state, "")
+        batch = policy._batch([query])
+        assert all(batch[image].is_contiguous() for image in keys.images), "its convolutions round otherwise"
         with torch.inference_mode(), RowNoise([_generator(started[row].digest(), step // steps)]):
-            action = policy._after(policy.model.select_action(policy._batch([query])))
+            action = policy._after(policy.model.select_action(batch))
         chunk, place = divmod(step, steps)
         farthest = max(farthest, float(np.abs(action.numpy()[0] - ours[row][chunk][place]).max()))
 sys.stdout.write(f"{history} {farthest}\n")
