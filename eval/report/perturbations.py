@@ -92,9 +92,13 @@ def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
     inferior = [row for row in rows if row.verdict is Verdict.INFERIOR]
     among = f" of {pluralize(len(rows), 'perturbation')}" if len(rows) > 1 else ""
     if interval.high >= 0:
+        is_open = any(row.verdict is Verdict.INCONCLUSIVE for row in rows)
         lead = (
-            f"No significant loss under any{among}; the largest is" if among else "No significant loss under"
+            "Too few pairs to tell whether success suffers"
+            if is_open
+            else "Success suffers by less than the margin"
         )
-        return f"{lead} {name}: {rates} ({numbers})."
+        where = f"any{among}; the largest difference is under {name}" if among else name
+        return f"{lead} under {where}: {rates} ({numbers})."
     more = f"; {len(inferior)} of them by more than the margin" if len(rows) > 1 else ""
     return f"{name} costs most{among}: {rates} ({numbers}){more}."

@@ -68,9 +68,15 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
     )
 
 
-def test_without_a_significant_loss_the_sentence_says_so(runs):
-    sentence = conclude_runs(["control", "light:3"], runs[:2]).sentence
-    assert sentence.startswith("No significant loss under light:3: 100 % against 100 % in the control (+0.0")
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [(40, "Too few pairs to tell whether success suffers"), (200, "Success suffers by less")],
+)
+def test_without_a_significant_loss_the_sentence_says_whether_the_pairs_suffice(tmp_path, pairs, said):
+    both = [run(tmp_path / f"{which}", "s" * pairs, which) for which in ("none", "light:3")]
+    sentence = conclude_runs(["control", "light:3"], both).sentence
+    assert sentence.startswith(said)
+    assert "under light:3: 100 % against 100 % in the control (+0.0" in sentence
 
 
 def test_a_leaderboard_has_a_column_per_perturbation_in_the_row_of_the_control(tmp_path, runs):
