@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import difflib
 import hashlib
 import io
 import itertools
@@ -168,12 +169,27 @@ def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
     return ForeignResults(runner="vla-evaluation-harness", episodes=episodes, names_states=True)
 
 
+def _check_columns(columns: Sequence[str], file: str) -> None:
+    """A missing column, or one whose name is nearly that of a known one, is a UsageError.
+
+    Otherwise its states or seeds would be ignored without a word.
+    """
+    if {"task", "task_id"}.isdisjoint(columns) or {"outcome", "success"}.isdisjoint(columns):
+        raise UsageError(f"{file}, line 1: has columns {', '.join(columns) or 'none'}; give {_CSV_COLUMNS}")
+    missing = sorted({"suite", "init_id", "seed", "steps"}.difference(columns))
+    for column in {*columns} - {"task", "task_id", "outcome", "success", "suite", "init_id", "seed", "steps"}:
+        near = difflib.get_close_matches(column.lower().replace("initial", "init"), missing, n=1, cutoff=0.55)
+        if near:
+            raise UsageError(
+                f"{file}, line 1: column {column!r} is not read; call it {near[0]!r}, or leave it out"
+            )
+
+
 def _read_csv(text: str, file: str) -> ForeignResults:
     """A table of episodes."""
     lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     columns = tuple(lines.fieldnames or ())
-    if {"task", "task_id"}.isdisjoint(columns) or {"outcome", "success"}.isdisjoint(columns):
-        raise UsageError(f"{file}, line 1: has columns {', '.join(columns) or 'none'}; give {_CSV_COLUMNS}")
+    _check_columns(columns, file)
     trials, episodes = defaultdict[Any, Iterator[int]](itertools.count), []
     try:
         for line in lines:
