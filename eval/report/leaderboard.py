@@ -487,7 +487,7 @@ def _title(entries: Sequence[Entry]) -> str:
         for _, run in sorted(runs.items())
     ]
     return (
-        f"Protocol {in_markdown(named) + ' ' if named else ''}`{protocol}`{beside}{files}, "
+        f"Protocol `{in_markdown_code(f'{named} {protocol}'.strip())}`{beside}{files}, "
         f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {known}, "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {str(PAUSED)} else ', ' + ' or '.join(clocks)}"

@@ -14,6 +14,7 @@ from configs.assets import STANDINS, badged
 from contracts.clock import PAUSED
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved
 from contracts.errors import UsageError, pluralize
+from contracts.perturbation import format_perturbations
 from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.rows import QueryTimes, Row, kinds_of, rate_of, row_of, times_of
@@ -254,6 +255,7 @@ def _badges(run: ReportedRun) -> list[str]:
         *([f"imported from {run.identity.imported.runner}"] if run.identity.imported else []),
         *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
         *filter(None, [protocol_label(run.identity)]),
+        *([f"perturbed: {format_perturbations(run.identity.perturb)}"] if run.identity.perturb else []),
         *([f"{run.label}: {run.note}"] if run.note else []),
     ]
 

@@ -110,6 +110,14 @@ def test_a_title_names_what_makes_the_world_another_one(tmp_path, config, feedba
     assert named in table.title
 
 
+def test_a_star_of_a_protocol_is_shown_on_the_page_as_it_is(tmp_path):
+    run = RunBuilder.at(tmp_path / "a", config={"protocol": "openpi", "max_steps": 60})
+    run.add_all("st")
+    page = write_leaderboard(read_leaderboard([tmp_path]), tmp_path / "board").read_text()
+    assert "Protocol openpi* " in page
+    assert "\\*" not in page
+
+
 def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     """One run or several make up a row; the rank is by all episodes, and one with three suites has no row."""
     solved = {"libero_spatial": "sstt", "libero_object": "ssss", "libero_goal": "sttt", "libero_10": "tttt"}
