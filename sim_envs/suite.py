@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from configs.cli import format_option
+from configs.cli import format_option, ranges
 from configs.errors import check
 from configs.installed import imported_version
 from configs.load import load, names
@@ -22,7 +22,7 @@ from contracts.interface import Interface
 from contracts.motion import Drift, Shuttle, Static
 from contracts.perturbation import DIMENSIONS, Perturbation
 from contracts.perturbation import ENTRY_POINTS as PERTURBATIONS
-from sim_envs.perturbations.dimension import find_dimension
+from sim_envs.perturbations.dimension import Dimension, find_dimension
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import World
 
@@ -333,6 +333,35 @@ def require_movable(
         "in or on another object, has to be remembered, or nothing is grasped; "
         + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
     )
+
+
+def require_perturbable(
+    tasks: Sequence[TaskT],
+    perturbations: Iterable[Perturbation],
+    others: Sequence[TaskT],
+    can_perturb: Callable[[TaskT, Dimension], bool],
+) -> None:
+    """Check that every task to be run has what its perturbations change.
+
+    The UsageError names those of the tasks that have it, else those of the suite's tasks, `others`.
+    """
+    for part in perturbations:
+        dimension = find_dimension(part.dimension)
+        lacking = [task for task in tasks if not can_perturb(task, dimension)]
+        if not lacking:
+            continue
+        of_chosen, of_suite = (
+            ranges(task.task_id for task in each if can_perturb(task, dimension)) for each in (tasks, others)
+        )
+        needed = pluralize(dimension.objects, "object")
+        exchanges = ", which the instruction does not tell apart by place" if dimension.objects > 1 else ""
+        can = " ".join(of_chosen or of_suite)
+        raise UsageError(
+            f"perturbation {part} needs {needed} that can be moved on the table{exchanges}: "
+            f"{lacking[0].suite} task {', '.join(ranges(task.task_id for task in lacking))} "
+            f"{'lacks them' if dimension.objects > 1 else 'has none'}; "
+            + (f"give --task-ids {can}" if can else f"give another suite, or leave out {part.dimension}")
+        )
 
 
 def require_available(tasks: Sequence[Task], others: Sequence[Task]) -> None:

@@ -148,12 +148,17 @@ class ObjectPose(Pose):
         return bool(abs(self.rotation[2, 2]) > UPRIGHT)
 
 
+def loose(task: TaskConfig) -> list[str]:
+    """The objects that initially lie on the table and can be moved."""
+    return [name for name, obj in task.objects.items() if not (obj.is_fixed or obj.carrier)]
+
+
 def movable(task: TaskConfig) -> list[str]:
     """The objects that the rubric requires to be grasped and that initially stand on the table."""
     grasping = ("lift", "on_top", "inside", "upright")
     wanted = dict.fromkeys(each.object for each in task.rubric if each.kind in grasping)
-    objects = ((name, task.objects[name]) for name in wanted)
-    return [name for name, obj in objects if not (obj.carrier or obj.is_fixed or is_too_wide(obj.shape))]
+    free = loose(task)
+    return [name for name in wanted if name in free and not is_too_wide(task.objects[name].shape)]
 
 
 # DROID's initial joint positions, rad.
@@ -287,16 +292,18 @@ class Station:
 
     def _scene(self) -> Scene:
         """What perturbations see of an episode that has just been reset."""
-        objects = self.task.objects
+        from sim_envs.droid.truth import Rubric  # imports this module
+
         return Scene(
             model=self.model,
             data=self.data,
             bounds=self._bounds,
             joints=self.qpos,
             grip=self.model.site(GRIP_SITE).id,
-            objects=self._bodies(name for name, obj in objects.items() if not (obj.is_fixed or obj.carrier)),
-            wanted=list(self._bodies(objects).values()),
+            objects=self._bodies(loose(self.task)),
+            wanted=list(self._bodies(self.task.objects).values()),
             to_grasp=list(self._bodies(movable(self.task)).values()),
+            solved=Rubric(self).is_arranged,
         )
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:

@@ -14,8 +14,9 @@ from contracts.hashing import hash_of
 from sim_envs.droid.control import ROBOSUITE, Control, interface
 from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task
 from sim_envs.gl import choose_backend, require_backend
+from sim_envs.perturbations.dimension import Dimension
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable
+from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable, require_perturbable
 from sim_envs.world import World
 
 _MUJOCO = "3.2.3"  # physics is bit-identical only with this version
@@ -67,6 +68,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         self._check_mujoco()
         require_backend()
         require_movable(tasks, self.protocol.moving, self.tasks(), self._can_move)
+        require_perturbable(tasks, self.protocol.perturb, self.tasks(), self._can_perturb)
         for task in tasks:
             for init_id in range(STORED):
                 draw(self._tasks[task.task_id], init_id=init_id, seed=0)
@@ -124,6 +126,11 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
                 f"uv pip install mujoco=={_MUJOCO}"
             )
         found.require_release(f"{self.protocol.name} needs the release")
+
+    def _can_perturb(self, task: Task, dimension: Dimension) -> bool:
+        from sim_envs.droid.station import loose
+
+        return len(loose(self._tasks[task.task_id])) >= dimension.objects
 
     def _can_move(self, task: Task) -> bool:
         from sim_envs.droid.station import movable

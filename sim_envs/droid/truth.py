@@ -63,6 +63,11 @@ class Rubric:
             self.reached[number] = now - since > lasting - _ROUNDING
         return all(self.reached)
 
+    def is_arranged(self) -> bool:
+        """Whether everything is where the task wants it, however it came there."""
+        ends = [each for each in self._criteria if not isinstance(each, ReachCriterion | LiftCriterion)]
+        return all(self.holds(each) for each in ends)
+
     def holds(self, criterion: Criterion) -> bool:
         """Whether a criterion holds now."""
         station = self.station

@@ -171,23 +171,36 @@ _LONGEST = 0.95  # distance (m) from there that nothing has which the arm can gr
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
-    """The objects that a BDDL problem's goals require to be moved and that initially stand on table or floor.
+    """The objects among those of `loose` that a BDDL problem's goals require to be moved."""
+    wanted = [goal[1] for goal in problem["goal_state"] if goal[0] in ("in", "on")]
+    free = loose(problem)
+    return [name for name in dict.fromkeys(wanted) if name in free]
 
-    None if a marker shows which: its motion would show it, too.
+
+def loose(problem: Mapping[str, Any]) -> set[str]:
+    """The objects of a BDDL problem that initially stand on table or floor and can be moved.
+
+    None if a marker or covers show at the beginning what has to be remembered: they stay where they are.
     """
-    if MARKER in problem["regions"]:
-        return []
-    objects = {name for kind, names in problem["objects"].items() if kind != COVER for name in names}
+    if MARKER in problem["regions"] or COVER in problem["objects"]:
+        return set()
+    objects = {name for names in problem["objects"].values() for name in names}
     grounds = {
         name for kind, names in problem["fixtures"].items() if FIXTURES.get(kind) in GROUNDS for name in names
     }
-    on_ground = {
+    return objects & {
         state[1]
         for state in problem["initial_state"]
         if state[0] == "on" and problem["regions"].get(state[2], {}).get("target") in grounds
     }
-    wanted = [goal[1] for goal in problem["goal_state"] if goal[0] in ("in", "on")]
-    return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
+
+
+def interchangeable(problem: Mapping[str, Any]) -> bool:
+    """Whether no goal of a BDDL problem tells objects of one kind apart."""
+    goals = {tuple(goal) for goal in problem["goal_state"]}
+    kinds = problem["objects"].values()
+    exchanges = ({a: b, b: a} for names in kinds for a, b in itertools.combinations(names, 2))
+    return all({tuple(other.get(n, n) for n in goal) for goal in goals} == goals for other in exchanges)
 
 
 def _draw(env: Any) -> None:

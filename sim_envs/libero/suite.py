@@ -1,5 +1,6 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,10 @@ from sim_envs.libero.tasks import (
     list_tasks,
 )
 from sim_envs.libero.wordings import wordings as wordings_of
+from sim_envs.perturbations.dimension import Dimension
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task, require_available, require_movable
+from sim_envs.suite import Assets, InitIds, Task, require_available, require_movable, require_perturbable
 from sim_envs.world import World
 
 
@@ -81,6 +83,7 @@ class LiberoSuite:
         for task in own:
             require_assets(task, self._assets_of_worlds())
         require_movable(own, self.protocol.moving, self._tasks, _can_move)
+        require_perturbable(own, self.protocol.perturb, self._tasks, _can_perturb)
 
     def open(self, task: Task) -> World:
         """Open a simulator of the task."""
@@ -135,6 +138,27 @@ def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
     """The wordings of a task's instruction; a sequence has only its own, also for training."""
     own = bool(task.sequences) and name == "training"
     return wordings_of(task.language, "benchmark" if own else name)
+
+
+_BY_PLACE = re.compile(
+    r"\b(left|right|middle|front|back)\b(?! on the plate| compartment| drawer| of the (caddy|stove))"
+)
+"""What instructions tell objects and goals apart by, unless it is the place of a part or of a fixture."""
+
+
+_PAN = "chefmate_8_frypan"  # its handle lies where others stand
+
+
+def _can_perturb(task: LiberoTask, dimension: Dimension) -> bool:
+    from sim_envs.libero.sim import interchangeable, loose, read_problem
+
+    if dimension.objects == 0:
+        return True
+    problem = read_problem(task)
+    told_by_place = _BY_PLACE.search(task.language) or not (task.sequences or interchangeable(problem))
+    if dimension.objects > 1 and told_by_place:
+        return False
+    return len(loose(problem) - set(problem["objects"].get(_PAN, ()))) >= dimension.objects
 
 
 def _can_move(task: LiberoTask) -> bool:

@@ -1,6 +1,7 @@
 """The perturbations of a world's episodes. Imports no simulator."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from sim_envs.perturbations.dimension import Picture, find_dimension
 if TYPE_CHECKING:
     from sim_envs.perturbations.scene import Scene
 
-_DRAWS = 100  # most draws of a perturbation
+_DRAWS, _DRAWS_EACH = 100, 20  # most draws of a perturbation; of a severity, if a lower one will do
 
 
 class Perturber:
@@ -96,12 +97,15 @@ class Perturber:
             return
         assert scene is not None, "the world gives a scene, or its suite refuses the dimension"
         looks, state = scene.looks(), scene.places()
-        for attempt in range(_DRAWS):
+        severities, most = [part.severity], _DRAWS
+        if dimension.is_most:
+            severities, most = range(part.severity, 0, -1), _DRAWS_EACH
+        for severity, attempt in itertools.product(severities, range(most)):
             draws = np.random.default_rng([self._digest, seed_of(part.dimension), attempt])
-            if dimension.change(scene, part.severity, draws):
+            if dimension.change(scene, severity, draws):
                 return
             self.redraws += 1
             scene.look(looks)
             if dimension.moves:
                 scene.place(state)
-        raise RuntimeError(f"perturbation {part}: no draw of {_DRAWS} leaves the task solvable")
+        raise RuntimeError(f"perturbation {part}: no draw of {most} leaves the task solvable")

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
@@ -103,7 +104,7 @@ _DIRECTIONS = 24
 class Layout(Dimension):
     """Objects are shifted where there is room; what stands in or on an object goes with it."""
 
-    medium, moves = "scene", True
+    medium, moves, objects = "scene", True, 1
     meanings = tuple(
         f"every object that has room shifted by {100 * _SHIFT * s:g} cm, each in a drawn direction"
         for s in range(1, 6)
@@ -112,7 +113,7 @@ class Layout(Dimension):
     @override
     def change(self, scene: Scene, severity: int, draws: np.random.Generator) -> bool:
         data, distance, moved = scene.data, severity * _SHIFT, False
-        was_hidden, touching = scene.seen() == 0, scene.touching(scene.of_robot)
+        was_hidden, touching, was_solved = scene.seen() == 0, scene.touching(scene.of_robot), scene.solved()
         for group in _groups(scene):
             own = np.isin(scene.model.body_rootid, scene.model.body_rootid[list(group.bodies)])
             others = scene.collisions.surface(~own)
@@ -126,7 +127,8 @@ class Layout(Dimension):
                     break
         mujoco.mj_forward(scene.model, data)
         clear = scene.touching(scene.of_robot) <= touching
-        return moved and clear and bool(((scene.seen() > 0) | was_hidden).all()) and not scene.solved()
+        seen = bool(((scene.seen() > 0) | was_hidden).all())
+        return moved and clear and seen and (was_solved or not scene.solved())
 
 
 _LEVEL = 0.006  # places whose heights differ by less (m) are on the same ground
@@ -135,15 +137,18 @@ _LEVEL = 0.006  # places whose heights differ by less (m) are on the same ground
 class Swap(Dimension):
     """Objects exchange places, one that is to be grasped among them."""
 
-    medium, moves = "scene", True
+    medium, moves, objects, is_most = "scene", True, 2, True
     meanings = tuple(
-        f"{s + 1} objects (or as many as there are) change places in a circle, one to be grasped among them"
+        f"{s + 1} objects (or as many as find room) change places in a circle, one to be grasped among them"
         for s in range(1, 6)
     )
 
     @override
     def change(self, scene: Scene, severity: int, draws: np.random.Generator) -> bool:
-        groups = [each for each in _groups(scene) if np.ptp(each.points[:, :2], axis=0).max() < _WIDEST]
+        every = _groups(scene)
+        groups = [each for each in every if np.ptp(each.points[:, :2], axis=0).max() < _WIDEST]
+        if len(groups) < 2:  # otherwise wider ones would mostly be drawn in vain
+            groups = every
         first = [each for each in groups if set(each.bodies) & set(scene.to_grasp)] or groups
         if not first:
             return False
@@ -152,18 +157,33 @@ class Swap(Dimension):
         chosen = [start, *(others[number] for number in draws.permutation(len(others))[:severity])]
         if len(chosen) < 2:
             return False
-        was_hidden, every = scene.seen() == 0, scene.part_of(*itertools.chain(*(c.bodies for c in chosen)))
+        before, beside = scene.places(), draws.uniform(-_BESIDE, _BESIDE, (len(chosen), 3)) * [1, 1, 0]
+        for share in (0.0, 0.5, 1.0):
+            if self._exchanged(scene, chosen, share * beside):
+                return True
+            scene.place(before)
+        return False
+
+    def _exchanged(
+        self, scene: Scene, chosen: Sequence[_Group], beside: Float64[np.ndarray, "group 3"]
+    ) -> bool:
+        """Put each group in the place of the next, or a distance (m) beside it, if that can be solved."""
+        was_hidden, was_solved = scene.seen() == 0, scene.solved()
+        every = scene.part_of(*itertools.chain(*(each.bodies for each in chosen)))
         touching = len(scene.touching(every))
-        for group, after in zip(chosen, [*chosen[1:], chosen[0]], strict=True):
-            if not scene.bounds.check(scene.data, group.middle)(after.middle):
+        for group, after, way in zip(chosen, [*chosen[1:], chosen[0]], beside, strict=True):
+            is_used = bool(set(after.bodies) & set(scene.wanted))  # reached and seen in the control
+            if not is_used and not scene.bounds.check(scene.data, group.middle)(after.middle + way):
                 return False
-            _shift(scene, group, (after.middle - group.middle) * [1, 1, 0])
+            _shift(scene, group, (after.middle - group.middle) * [1, 1, 0] + way)
         mujoco.mj_forward(scene.model, scene.data)
         apart = len(scene.touching(every)) <= touching and _are_apart(scene, every)
-        return apart and bool(((scene.seen() > 0) | was_hidden).all()) and not scene.solved()
+        seen = bool(((scene.seen() > 0) | was_hidden).all())
+        return apart and seen and (was_solved or not scene.solved())
 
 
-_WIDEST = 0.18  # m: what is larger, such as a basket, has no room in another's place
+_BESIDE = 0.04  # largest distance (m) along either axis from a place that is too narrow
+_WIDEST = 0.18  # m: what is larger, such as a basket, seldom has room in another's place
 _DEEPEST = -0.002  # distance (m) of penetrating contacts
 
 

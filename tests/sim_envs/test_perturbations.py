@@ -12,6 +12,7 @@ from eval.records.protocol import describe_suite, suite_hash
 from sim_envs.perturbations import dimension as dimensions
 from sim_envs.perturbations import noise
 from sim_envs.perturbations.dimension import Dimension, find_dimension
+from sim_envs.perturbations.places import Layout, Swap
 from sim_envs.suite import open_suite
 from sim_envs.world import perturbed_world
 
@@ -131,6 +132,40 @@ def test_impossible_draws_are_replaced_by_the_next_and_counted(world, monkeypatc
     begun(world, "none")
 
 
+def test_a_lower_severity_is_taken_where_none_is_possible_and_severities_are_the_most(world, monkeypatch):
+    class AtMostTwo(Dimension):
+        medium, is_most = "scene", True
+        meanings = ("", "", "", "", "")
+
+        def change(self, scene, severity, draws):
+            return severity <= 2
+
+    monkeypatch.setattr("sim_envs.perturbations.perturber.find_dimension", lambda _: AtMostTwo())
+    begun(world, "swap:4")
+    assert world.perturber.redraws == 2 * 20  # of 4 and 3
+    monkeypatch.undo()
+    begun(world, "none")
+
+
+@pytest.mark.parametrize("dimension", [Layout(), Swap()])
+def test_no_draw_solves_the_task_unless_the_control_starts_so(world, dimension):
+    scene = begun(world, "none").station._scene()
+    state = scene.places()
+    for before, after in ((False, True), (True, True), (False, False)):
+        scene.solved = lambda b=before, a=after: a if (scene.data.qpos != state[0]).any() else b
+        assert dimension.change(scene, 1, np.random.default_rng(0)) is (before or not after)
+        scene.place(state)
+
+
+def test_objects_wider_than_most_change_places_if_there_are_no_others():
+    suite = open_suite("droid_tabletop")
+    with contextlib.closing(suite.open(suite.tasks()[2])) as world:  # a banana and a bin
+        before = {name: begun(world, "none").station.pose(name).middle[1] for name in world.task.objects}
+        begun(world, "swap:5")
+        after = {name: world.station.pose(name).middle[1] for name in world.task.objects}
+    assert after == pytest.approx({"banana": before["bin"], "bin": before["banana"]}, abs=0.02)
+
+
 def test_a_change_at_a_time_comes_then(world):
     plain = looks(begun(world, "none"))
     begun(world, "background:3@0.2s")  # 3 control steps of 1/15 s
@@ -174,6 +209,22 @@ def test_the_hash_has_the_perturbations_and_that_of_a_control_does_not_change():
 def test_suites_refuse_what_they_cannot(suite, text, complaint):
     with pytest.raises(UsageError) as refused:
         open_suite(suite, perturb=text)
+    assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "task_ids", "complaint"),
+    [
+        ("layout:1", range(16), "task 9, 15 has none; give --task-ids 0-8 10-14"),
+        ("swap:3", range(16), "task 8-10, 13-15 lacks them; give --task-ids 0-7 11-12"),
+        ("swap:3", (2, 9), "task 9 lacks them; give --task-ids 2"),
+        ("swap:3", (9,), "task 9 lacks them; give --task-ids 0-7 11-12"),
+    ],
+)
+def test_tasks_without_objects_to_change_are_refused_before_the_run(text, task_ids, complaint):
+    suite = open_suite("droid_tabletop", perturb=text)
+    with pytest.raises(UsageError) as refused:
+        suite.check([suite.tasks()[task_id] for task_id in task_ids])
     assert complaint in str(refused.value)
 
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from contracts.errors import UsageError
 from contracts.perturbation import parse_perturbations
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
+from sim_envs.suite import open_suite
 from sim_envs.world import perturbed_world
 from tests.sim_envs.conftest import attempt
 
@@ -27,6 +29,27 @@ def begun(sim, text):
     perturbed_world(sim, parse_perturbations(text))
     sim.reset(init_id=0, seed=7, settle_steps=10)
     return sim
+
+
+@pytest.mark.parametrize(
+    ("suite", "text", "can"),
+    [
+        ("libero_spatial", "swap", "give another suite"),  # the black bowl next to the ramekin
+        ("libero_10", "swap", "--task-ids 0-1 3 5 7-9"),  # a frying pan; the left plate; right of the plate
+        ("libero_memory", "swap", "--task-ids 0-6 8-9"),  # one plate to the left
+        ("libero_memory_short", "layout", "--task-ids 1-2"),  # a marker and covers stay where they are
+    ],
+)
+def test_tasks_whose_objects_are_told_apart_by_place_are_refused_before_the_run(suite, text, can):
+    opened = open_suite(suite, perturb=text)
+    with pytest.raises(UsageError, match=can):
+        opened.check(opened.tasks())
+
+
+@pytest.mark.slow
+def test_a_task_that_begins_as_it_ends_has_another_layout(open_standin):
+    sim = begun(open_standin("libero_memory", 0), "layout:3")  # lift the bowl and put it back
+    assert sim.perturber.redraws == 0
 
 
 @pytest.mark.slow
