@@ -78,9 +78,12 @@ def describe_suite(
 
 
 def _describe_perturbations(suite: Suite) -> dict[str, Any]:
-    """What each perturbation means, and a digest of the wordings that they take from the suite."""
-    described: dict[str, Any] = {str(part): describe_perturbation(part) for part in suite.protocol.perturb}
-    if any(find_dimension(part.dimension).needs_other(part.severity) for part in suite.protocol.perturb):
+    """What each perturbation means, and digests of what they read and of wordings that the suite gives."""
+    dimensions = {part: find_dimension(part.dimension) for part in suite.protocol.perturb}
+    described: dict[str, Any] = {str(part): describe_perturbation(part) for part in dimensions}
+    if digests := {each.digest for each in dimensions.values() if each.digest}:
+        described["digests"] = sorted(digests)
+    if any(dimension.needs_other(part.severity) for part, dimension in dimensions.items()):
         described["wordings"] = suite.describe("held_out").get("wordings")
     return described
 

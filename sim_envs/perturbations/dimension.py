@@ -55,6 +55,11 @@ class Dimension:
         """Another wording; `other` has one by the suite, for dimensions that `needs_other`."""
         raise NotImplementedError
 
+    @property
+    def digest(self) -> str:
+        """A digest of what it reads beside its code, for the protocol's hash; empty if it reads nothing."""
+        return ""
+
     def needs_other(self, severity: int) -> bool:  # noqa: ARG002 - as a subclass decides
         """Whether `reword` needs the suite's own held-out wording."""
         return False

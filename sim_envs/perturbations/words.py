@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from configs.paths import parse_yaml
+from contracts.hashing import hash_of
 from sim_envs.perturbations.dimension import Dimension
 
 _OTHER = (3, 5)  # severities whose frames hold the suite's own other wording
@@ -32,6 +33,11 @@ class Wording(Dimension):
         frames = _frames()[severity]
         words = other[0] if self.needs_other(severity) else instruction
         return str(frames[draws.integers(len(frames))]).format(words)
+
+    @property
+    @override
+    def digest(self) -> str:
+        return hash_of(_frames())
 
     @override
     def needs_other(self, severity: int) -> bool:

@@ -10,7 +10,7 @@ from contracts.errors import UsageError
 from contracts.perturbation import DIMENSIONS, SEVERITIES, parse_perturbations
 from eval.records.protocol import describe_suite, suite_hash
 from sim_envs.perturbations import dimension as dimensions
-from sim_envs.perturbations import noise
+from sim_envs.perturbations import noise, words
 from sim_envs.perturbations.dimension import Dimension, find_dimension
 from sim_envs.perturbations.places import Layout, Swap
 from sim_envs.suite import open_suite
@@ -196,6 +196,18 @@ def test_the_hash_has_the_perturbations_and_that_of_a_control_does_not_change():
     assert "perturb" not in describe_suite(plain)["suite"]
     assert list(describe_suite(perturbed)["perturb"]) == ["light:2"]
     assert suite_hash(describe_suite(plain)) != suite_hash(describe_suite(perturbed))
+
+
+def hashes(*texts):
+    return [suite_hash(describe_suite(open_suite("droid_tabletop", perturb=text))) for text in texts]
+
+
+def test_the_hash_has_the_texts_around_instructions_if_these_are_perturbed(monkeypatch):
+    texts = ("none", "light:2", "wording:1", "light:2+wording:3")
+    before = hashes(*texts)
+    monkeypatch.setattr(words, "_frames", lambda: {1: ["hey {}"]})
+    after = hashes(*texts)
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def _format_suite(world: Mapping[str, Any]) -> str:
         f"a query every {pluralize(suite['replan_steps'], 'control step')}",
         f"cameras of {suite['camera_size']} pixels",
         *([] if motion in (None, str(Static())) else [f"motion {motion}"]),
-        *(f"{name}: {meaning}" for name, meaning in world.get("perturb", {}).items()),
+        *(f"{name}: {meaning}" for name, meaning in world.get("perturb", {}).items() if ":" in name),
         *([f"environment's seed {world['env_seed']}"] if "env_seed" in world else []),
         *([f"{world['initial_states']} initial states"] if "initial_states" in world else []),
     ]
