@@ -2,7 +2,8 @@
 
 Tried with lerobot 0.6.1. OXYGEN_LEROBOT_PYTHON is a Python with its extras dataset and training, websockets
 and msgpack; in process and for its own evaluation, with what this project needs; for the latter with this
-project and `examples/lerobot_env_oxygen_eval` as well, and for Diffusion with diffusers.
+project and `examples/lerobot_env_oxygen_eval` as well; for Diffusion with diffusers, for SmolVLA with its
+extra.
 """
 
 import json
@@ -105,7 +106,10 @@ def checkpoint(lerobot: str, folder: Path, kind: str) -> Path:
     return folder / kind
 
 
-@pytest.mark.parametrize(("kind", "actions", "needs"), [("act", 10, "torch"), ("diffusion", 8, "diffusers")])
+@pytest.mark.parametrize(
+    ("kind", "actions", "needs"),
+    [("act", 10, "torch"), ("diffusion", 8, "diffusers"), ("smolvla", 10, "num2words")],
+)
 def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actions, needs):
     """Cameras, sizes and chunks are its own; its noise depends on the episode alone, not on the batch."""
     if execute(lerobot, "-c", f"import cyclopts, mujoco, {needs}", **IN_PROCESS).returncode:
@@ -132,6 +136,20 @@ def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actio
     assert chunks[0].shape == (2, actions, 8)
     assert np.abs(chunks[0] - chunks[1]).max() < 1e-4
     assert (kind == "act") or np.abs(chunks[0][0] - chunks[0][1]).max() > 1e-3
+
+
+def test_smolvla_acts_on_the_instruction(lerobot, tmp_path):
+    """Images and noise are the control's; only the words differ."""
+    if execute(lerobot, "-c", "import cyclopts, mujoco, num2words", **IN_PROCESS).returncode:
+        pytest.skip("install what this project needs, and num2words, beside lerobot")
+    policy = f"lerobot:{checkpoint(lerobot, tmp_path, 'smolvla')}"
+    what = f"--suite droid_tabletop --policy {policy} --task-ids 0 --init-ids 0 --max-steps 1 --video none"
+    line = [*what.split(), "--perturb", "wording:1", "--output-dir", tmp_path / "runs"]
+    done = execute(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    runs = [RunFolder(manifest.parent) for manifest in sorted((tmp_path / "runs").glob("*/manifest.json"))]
+    control, reworded = (next(iter(read_queries(run, next(iter(run.episodes()))))).actions for run in runs)
+    assert np.abs(control - reworded).max() > 1e-4
 
 
 def test_a_policy_of_several_control_steps_answers_as_in_lerobots_loop(lerobot, tmp_path):

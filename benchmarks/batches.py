@@ -1,0 +1,125 @@
+"""`python -m benchmarks.batches`: a PyTorch policy of 21 million parameters, copied for each world or not.
+
+Plays the same episodes of libero_object in turns, with 1, 2 and 4 worlds; each measurement is a process of
+its own. Records episodes per hour, the memory of the policy's process, and the shares of the worlds' time.
+"""
+
+import concurrent.futures
+import multiprocessing
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from cyclopts import App
+
+from benchmarks.record import record
+from configs.cli import run_app
+from configs.schema import ExecutionConfig, RunConfig
+from contracts.episode import EpisodeResult
+from eval.monitors.console import EvaluationConsole
+from eval.records.query_logs import read_queries
+from eval.records.run_folders import new_run
+from eval.rollout.evaluation import run_evaluation
+from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.prepare import prepare
+
+POLICIES, NUM_ENVS = ("Copied", "Batched"), (1, 2, 4)
+
+app = App(name="python -m benchmarks.batches")
+
+
+@app.default
+def main(
+    *,
+    suite: str = "libero_object",
+    assets: str = "auto",
+    episodes: int = 12,
+    steps: int = 100,
+    turns: int = 2,
+    num_envs: tuple[int, ...] = NUM_ENVS,
+    output: Path = Path("benchmarks/results/batches.json"),
+) -> None:
+    """Play in every way, in turns, and write rates, memory and shares.
+
+    Args:
+        suite: The suite whose first task is played.
+        assets: Its assets.
+        episodes: Episodes of a measurement, more than the largest number of worlds.
+        steps: Steps of an episode.
+        turns: Measurements of each.
+        num_envs: Numbers of worlds.
+        output: JSON file.
+    """
+    ways = [(policy, worlds) for worlds in num_envs for policy in POLICIES]
+    measured: dict[str, list[dict[str, Any]]] = {f"{policy}:{worlds}": [] for policy, worlds in ways}
+    for _ in range(turns):
+        for policy, worlds in ways:  # each in its own process
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                played = process.submit(measure, policy, worlds, suite, assets, episodes, steps)
+                measured[f"{policy}:{worlds}"].append(played.result())
+    medians = {
+        way: {name: round(statistics.median(each[name] for each in turns), 3) for name in turns[0]}
+        for way, turns in measured.items()
+    }
+    played_what = {"suite": suite, "assets": assets, "episodes": episodes, "steps": steps, "turns": turns}
+    record({**played_what, "medians": medians, "measured": measured}, output)
+
+
+def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, steps: int) -> dict[str, float]:
+    """Play one run.
+
+    Counts from when as many episodes have ended as there are worlds: all worlds are open then. Shares are of
+    the worlds' time in those episodes: physics, rendering, the model's own time, and the rest, which is
+    waiting for the model (another batch, or this one to fill), resets and records. The cores in use are the
+    CPU seconds of all processes over the seconds: software rendering and PyTorch use several with one world.
+    """
+    ended: list[tuple[float, float, EpisodeResult]] = []
+
+    class Stopwatch(EvaluationConsole):
+        def episode(self, variant: int, result: EpisodeResult) -> None:
+            super().episode(variant, result)
+            assert not result.error, result.error
+            ended.append((time.perf_counter(), _cpu_s(), result))
+
+    config = RunConfig(
+        policy=f"benchmarks.batch_policy:{policy}",
+        suites=(suite,),
+        task_ids=(0,),
+        init_ids=tuple(range(episodes)),
+        max_steps=steps,
+        assets=assets,
+        batch_size=batch_size_for(worlds),
+        video="none",
+        mode="actions",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = new_run(Path(folder), config)
+        executor = choose_executor(ExecutionConfig(num_envs=worlds))
+        run_evaluation(prepare([run], executor=executor), monitor=Stopwatch)
+        (began, used, _), after = ended[worlds - 1], [result for *_, result in ended[worlds:]]
+        queries = [query for result in after for query in read_queries(run.folder, result.key)]
+    spent = {name: sum(query.timings_ms[key] for query in queries) / 1e3 for name, key in _STAGES.items()}
+    total = sum(result.wall_s for result in after)
+    spent["rest"] = total - sum(spent.values())
+    seconds = ended[-1][0] - began
+    return {
+        "episodes_per_hour": round(3600 * len(after) / seconds, 1),
+        "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
+        "cores_in_use": round((ended[-1][1] - used) / seconds, 2),
+        **{f"share_{name}": round(each / total, 3) for name, each in spent.items()},
+    }
+
+
+def _cpu_s() -> float:
+    this = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (this, *this.children(recursive=True)))
+
+
+_STAGES = {"physics": "advance", "rendering": "observe", "model": "action"}
+
+if __name__ == "__main__":
+    run_app(app)
