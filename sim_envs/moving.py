@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 import mujoco
 import numpy as np
 from jaxtyping import Float64
-from scipy.spatial import KDTree
 
 from contracts.motion import Drift, Shuttle
 from sim_envs.scripted.poses import Vector3
@@ -33,6 +32,8 @@ class FreeSpace:
 
         `may_be_at` says whether the object's center may be at a position (m).
         """
+        from scipy.spatial import KDTree  # 0.2 s that runs without motion do not need
+
         self._center = (obj.min(axis=0) + obj.max(axis=0)) / 2
         self._may_be_at = may_be_at
         self._footprint = _thinned(obj[:, :2])

@@ -5,11 +5,17 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.spatial.transform import Rotation
 
 Vector3 = Float64[np.ndarray, " 3"]
 Vector6 = Float64[np.ndarray, " 6"]
 Matrix3 = Float64[np.ndarray, "3 3"]
+
+
+def turn(rotation_vector: Vector3) -> Matrix3:
+    """The matrix of a rotation vector (rad)."""
+    from scipy.spatial.transform import Rotation  # 0.2 s that most runs do not need
+
+    return Rotation.from_rotvec(rotation_vector).as_matrix()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,13 +60,14 @@ class Pose:
 
     def moved(self, twist: Vector6) -> "Pose":
         """This pose after a translation (m) and a rotation about its origin (rad), in world axes."""
-        turn = Rotation.from_rotvec(twist[3:]).as_matrix()
-        return Pose(position=self.position + twist[:3], rotation=turn @ self.rotation)
+        return Pose(position=self.position + twist[:3], rotation=turn(twist[3:]) @ self.rotation)
 
     def twist_to(self, target: "Pose") -> Vector6:
         """The twist from this pose to a target, as taken by `moved`."""
-        turn = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
-        return np.concatenate([target.position - self.position, turn])
+        from scipy.spatial.transform import Rotation
+
+        turned = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
+        return np.concatenate([target.position - self.position, turned])
 
     def is_within(self, target: "Pose", metres: float, radians: float) -> bool:
         """Whether this pose is at most this far from a target and rotated by at most this much."""

@@ -7,7 +7,6 @@ from typing import Any
 import mujoco
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy import ndimage
 
 from sim_envs.scripted.poses import Box, Pose
 
@@ -77,6 +76,8 @@ class HeightMap:
 
         Its center may be at an offset (m) from the cell along the first axis.
         """
+        from scipy import ndimage
+
         size = [2 * round(h / self.cell) + 1 for h in half]
         highest = ndimage.maximum_filter(self.top, size=size, mode="constant", cval=_NOTHING)
         shift = (-round(offset / self.cell), 0)
@@ -84,6 +85,8 @@ class HeightMap:
 
     def widened(self) -> "HeightMap":
         """The map dilated by one cell."""
+        from scipy import ndimage
+
         return dataclasses.replace(self, top=ndimage.maximum_filter(self.top, size=3))
 
 

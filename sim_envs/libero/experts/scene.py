@@ -8,12 +8,11 @@ from typing import Any
 import mujoco
 import numpy as np
 from jaxtyping import Float64
-from scipy.spatial.transform import Rotation
 
 from contracts.truth import Phase
 from sim_envs.moving import PredictedMotion
 from sim_envs.scripted.kinematics import ReachabilityCheck
-from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
+from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6, turn
 from sim_envs.scripted.surfaces import Bodies, Collisions, Points
 
 _PHASES = {"open": Phase.OPEN, "close": Phase.CLOSE, "turnon": Phase.TURN_ON, "turnoff": Phase.TURN_OFF}
@@ -56,9 +55,9 @@ class FixtureJoint:
         """A pose fixed to the moving part, after a displacement of the joint."""
         if self.slides:
             return Pose(position=pose.position + by * self.axis, rotation=pose.rotation)
-        turn = Rotation.from_rotvec(by * self.axis).as_matrix()
-        position = self.anchor + turn @ (pose.position - self.anchor)
-        return Pose(position=position, rotation=turn @ pose.rotation)
+        turned = turn(by * self.axis)
+        position = self.anchor + turned @ (pose.position - self.anchor)
+        return Pose(position=position, rotation=turned @ pose.rotation)
 
     def direction_at(self, point: Vector3) -> Vector3:
         """Direction (unit vector) of a point of the moving part as the joint's value grows."""
