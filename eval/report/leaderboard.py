@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_apart, outcomes_of
+from eval.report.figures import colours_of
 from eval.report.labels import labels_of
 from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.perturbations import control_of
@@ -132,6 +134,8 @@ class RankedTable:
     title: str
     table: Table
     inputs: Mapping[str, str]  # policy to its inputs, if they differ
+    # Policy to the success rates of the control and under each perturbation, as the page's bars show them.
+    bars: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -336,9 +340,22 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
             title=_title(entries),
             table=Table(columns=_columns(ranked), groups=[ranked]),
             inputs=inputs if len(set(inputs.values())) > 1 else {},
+            bars={entry.label: _bars(entry) for entry in ranked if entry.perturbed},
         )
         tables.setdefault(suite, []).append(table)
     return tables
+
+
+def _bars(entry: Entry) -> list[dict[str, Any]]:
+    """Success rates of a control and under its perturbations, in a colour per dimension."""
+    dimensions = {name: re.sub(r":\d", "", name) for name in entry.perturbed}
+    kinds = list(dict.fromkeys(dimensions.values()))
+    control, *others = colours_of(["control", *kinds])
+    colours = dict(zip(kinds, others, strict=True))
+    rates = {name: rate_of(list(each.episodes.values())) for name, each in entry.perturbed.items()}
+    shown = [("control", control, rate_of(list(entry.episodes.values())))]
+    shown += [(name, colours[dimensions[name]], rate) for name, rate in rates.items()]
+    return [{**vars(rate), "label": name, "colour": colour} for name, colour, rate in shown if rate]
 
 
 def _published(paper: PublishedConfig) -> Table:

@@ -83,6 +83,11 @@ def test_a_leaderboard_has_a_column_per_perturbation_in_the_row_of_the_control(t
     (table,) = read_leaderboard([tmp_path]).suites["libero_object"]
     (row,) = table.table.records()
     assert (row["success"], row["camera:3"], row["light:3"]) == ("100.0 %", "25.0 %", "100.0 %")
+    (bars,) = table.bars.values()
+    assert [(bar["label"], bar["percent"]) for bar in bars] == [
+        *(("control", 100.0), ("camera:3", 25.0), ("light:3", 100.0)),
+    ]
+    assert all(bar["low"] <= bar["percent"] <= bar["high"] for bar in bars)
 
 
 def test_a_perturbed_run_without_its_control_has_a_table_of_its_own(tmp_path):
