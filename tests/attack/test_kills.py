@@ -156,6 +156,35 @@ def test_evaluations_are_resumed(tmp_path, worlds, least):
     resumed_equals_uninterrupted(command, tmp_path, least, episodes_of)
 
 
+def evaluate_perturbed(folder: Path) -> None:
+    """`eval.run` of a dimension of each medium, with two seeds."""
+    from eval.run import app
+
+    statuses = [json.loads(file.read_text())["status"] for file in folder.glob("[!.]*/manifest.json")]
+    if len(statuses) == 2 and set(statuses) == {"complete"}:
+        return
+    given = "--suite droid_tabletop --task-ids 12 --init-ids 0 1 --seeds 7 8 --policy random --video none"
+    given = f"{given} --max-steps 20 --perturb swap:2 light:3@0.5s noise:1 wording:3 --camera-size 32"
+    resume = ["--resume"] if statuses else []
+    run_app(app, [*given.split(), "--no-report", "--output-dir", str(folder), *resume])
+
+
+def perturbed_episodes_of(folder: Path) -> Records:
+    """The episodes of a control and of the perturbed run beside it."""
+    runs = {run.read_manifest()["config"]["perturb"]: run for run in map(RunFolder, folder.glob("[!.]*"))}
+    assert len(runs) == len(list(folder.glob("[!.]*"))) == 2
+    return [
+        (f"{perturb} {key}", episode)
+        for perturb, run in runs.items()
+        for key, episode in timeless(Run(config=None, folder=run)).items()
+    ]
+
+
+@pytest.mark.slow
+def test_perturbed_evaluations_are_resumed(tmp_path):
+    resumed_equals_uninterrupted(evaluate_perturbed, tmp_path, 4, perturbed_episodes_of)
+
+
 def files_of(folder: Path) -> Records:
     """The demonstrations and the files of a dataset."""
     assert not list(folder.rglob("*.partial"))

@@ -1,11 +1,14 @@
-"""Runs of perturbed episodes: which variants are played, and what the policy is told when."""
+"""Runs of perturbed episodes: which variants are played, what the policy is told, resume, controls."""
 
 import pytest
 
 from configs.schema import RunConfig, VariantsConfig
 from contracts.errors import UsageError
 from contracts.perturbation import format_perturbations
+from eval.records.run_folders import find_unfinished
 from eval.rollout.plan import make_plan
+from tests.eval.conftest import begin, evaluate
+from tests.eval.rollout.scaled import timeless
 
 
 def sets_of(**options):
@@ -75,3 +78,36 @@ def test_a_held_out_wording_is_the_suites():
     instructions, plain = told("wording:3")
     assert list(instructions) == [0]
     assert plain not in instructions[0]
+
+
+def asked(**options):
+    few = {"task_ids": (0,), "init_ids": (0, 1), "max_steps": 20, "video": "none"}
+    return VariantsConfig(suites=("libero_object",), perturb="wording:3", **{**few, **options})
+
+
+def test_a_resumed_run_has_the_episodes_of_an_uninterrupted_one(tmp_path, policy):
+    cut, whole = (begin(tmp_path / name, asked(seeds=(7, 8))) for name in ("cut", "whole"))
+    policy.interrupted_at = 9  # of 2 queries in each of 8 episodes
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(*cut)
+    policy.interrupted_at = None
+    assert 0 < sum(len(run.folder.episodes()) for run in cut) < 8
+    evaluate(*find_unfinished(tmp_path / "cut", {}))
+    evaluate(*whole)
+    assert [len(timeless(run)) for run in cut] == [4, 4]
+    assert list(map(timeless, cut)) == list(map(timeless, whole))
+
+
+def test_a_control_of_other_episodes_is_refused(tmp_path, policy):
+    control, perturbed = begin(tmp_path, asked())
+    evaluate(control, perturbed)
+    for given, options, complaint in (
+        (control, {"init_ids": (0, 2)}, "lacks 1 episode of this run, first"),
+        (control, {"seeds": (7, 8)}, "lacks 2 episodes of this run, first"),
+        (control, {"max_steps": 19}, "ran under another protocol (max_steps 20 and 19)"),
+        (perturbed, {}, "is perturbed itself (wording:3)"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            evaluate(*begin(tmp_path / "other", asked(control=str(given.folder.path), **options)))
+        assert complaint in str(refused.value)
+    assert not list((tmp_path / "other").glob("[!.]*/manifest.json"))
