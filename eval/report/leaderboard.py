@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import operator
 import re
 import statistics
 from collections import defaultdict
@@ -375,6 +376,24 @@ def _published(paper: PublishedConfig) -> Table:
     return Table(columns=[text("policy"), *rates, average, *told], groups=[paper.scores])
 
 
+def _with_interval(row: Row) -> str:
+    """A success rate and its interval, or the spread of its seeds."""
+    if row.seeds is not None:
+        return results.SEEDS.cell(row)
+    return f"{results.SUCCESS.cell(row)} ({results.INTERVAL.cell(row)})"
+
+
+def _beside(row: Row) -> Markup:
+    """The same for the page, the interval in small print."""
+    shown = Markup('{}<span class="rate">{}</span>')
+    spread = results.INTERVAL if row.seeds is None else results.SEEDS
+    return shown.format(results.SUCCESS.cell(row), spread.cell(row))
+
+
+def _interval(row: Row) -> Markup:
+    return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), results.INTERVAL.cell(row))
+
+
 def _columns(entries: Sequence[Entry]) -> list[Column]:
     """The columns of runs that may be ranked together: those of a paper, then the extra ones."""
 
@@ -390,45 +409,27 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
             return f"{rate}$^*$"
         return f"\\textbf{{{rate}}}" if any(other.rank.best > 1 for other in entries) else rate
 
-    def with_interval(row: Row) -> str:
-        if row.seeds is not None:
-            return results.SEEDS.cell(row)
-        return f"{results.SUCCESS.cell(row)} ({results.INTERVAL.cell(row)})"
-
-    def beside(row: Row) -> Markup:
-        shown = Markup('{}<span class="rate">{}</span>')
-        spread = results.INTERVAL if row.seeds is None else results.SEEDS
-        return shown.format(results.SUCCESS.cell(row), spread.cell(row))
-
-    def interval(row: Row) -> Markup:
-        return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), results.INTERVAL.cell(row))
-
-    def row_of(entry: Entry) -> Row:
-        return entry.row
-
+    row = operator.attrgetter("row")
     has_errors = any(entry.row.n_errors for entry in entries)
     suites = [
-        Column(name, with_interval, html=beside).of(lambda entry, name=name: entry.parts[name].row)
+        Column(name, _with_interval, html=_beside).of(lambda entry, name=name: entry.parts[name].row)
         for name in entries[0].parts
     ]
     perturbed = [_perturbed(name) for name in sorted({name for entry in entries for name in entry.perturbed})]
-    categories, levels = (
-        [_kind(name, with_interval, beside) for name in kinds]
-        for kinds in kinds_of(entries[0].episodes.values())
-    )
+    categories, levels = ([*map(_kind, kinds)] for kinds in kinds_of(entries[0].episodes.values()))
     average = "total" if categories else "average" if suites else "success"
     success = dataclasses.replace(results.SUCCESS, heading=average, key="success")
     paper = [
         Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
         *(categories or suites),
-        dataclasses.replace(success.of(row_of), latex=marked),
-        dataclasses.replace(results.INTERVAL, html=interval).of(row_of),
-        results.SEEDS.of(row_of),
-        results.N.of(row_of),
+        dataclasses.replace(success.of(row), latex=marked),
+        dataclasses.replace(results.INTERVAL, html=_interval).of(row),
+        results.SEEDS.of(row),
+        results.N.of(row),
         *perturbed,
-        dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row_of),
-        results.WITH_ERRORS.of(row_of),
+        dataclasses.replace(results.ERRORS, when=is_known, extra=not has_errors).of(row),
+        results.WITH_ERRORS.of(row),
     ]
     details = results.details(entry.run.clock for entry in entries)
     others = [*results.MAIN, *details, *results.TEXTS]
@@ -436,7 +437,7 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         Column("possible ranks", lambda entry: str(entry.rank)),
         *(suites if categories else []),
         *levels,
-        *(each.of(row_of) for each in others if each.name not in {column.name for column in paper}),
+        *(each.of(row) for each in others if each.name not in {column.name for column in paper}),
         text("mode", lambda entry: entry.run.mode, when=lambda modes: set(modes) != {"actions"}),
         text("weights", lambda entry: entry.run.weights or "not known"),
         text("assets", lambda entry: entry.run.assets.name if entry.run.assets.digest else None),
@@ -460,8 +461,8 @@ def _perturbed(name: str) -> Column:
     return Column(name, row, results.SUCCESS.cell, html=html, legend=_PERTURBED)
 
 
-def _kind(name: str, form: Callable[[Row], str], html: Callable[[Row], Any]) -> Column:
-    """The success rate of episodes of a kind, which `form` and `html` show."""
+def _kind(name: str) -> Column:
+    """The success rate of episodes of a kind."""
 
     def row_of_kind(entry: Entry) -> Row:
         categories, levels = kinds_of(entry.episodes.values())
@@ -471,7 +472,7 @@ def _kind(name: str, form: Callable[[Row], str], html: Callable[[Row], Any]) -> 
         shown = {"pc_success": rate.percent, "pc_success_ci95": rate.interval}
         return Row(n_episodes=rate.of, n_success=rate.hits, **shown)
 
-    return Column(name, form, html=html).of(row_of_kind)
+    return Column(name, _with_interval, html=_beside).of(row_of_kind)
 
 
 def _title(entries: Sequence[Entry]) -> str:

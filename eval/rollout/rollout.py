@@ -63,10 +63,8 @@ def rollout(
 
     Args:
         instructions: Given to the policy in place of the world's instruction, each from a control step on.
-        overlap: How a new chunk replaces the previous one: `skip` leaves out the actions of the control steps
-            that the old chunk executed since the observation; `blend` also averages both over the rest of
-            the old one; `rtc` also guides denoising towards that (real-time chunking), and needs a policy
-            that supports `Observation.action_prefix`; `whole` leaves out nothing.
+        overlap: How a new chunk replaces the previous one, see `ScheduledConfig`; `rtc` needs a policy that
+            supports `Observation.action_prefix`.
         picture_steps: Control steps between pictures for a video; None for no pictures.
         feedback: Texts in the policy's prompt; None if it reads none.
         history: Control steps before a query whose observations it has, too.
@@ -80,59 +78,70 @@ def rollout(
     with _before_the_policy_acts():
         world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
-    charges = pricing != UNCHARGED
     execution = Execution(
-        world, suite, timeline, watched=charges, picture_steps=picture_steps, history=history
+        world,
+        suite,
+        timeline,
+        overlap=overlap,
+        watched=pricing != UNCHARGED,
+        picture_steps=picture_steps,
+        history=history,
+        instructions=instructions,
     )
-    guides = overlap == "rtc"
-    delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz, guided=guides)
+    delays = DelayEstimator(pricing, key, control_hz=protocol.control_hz, guided=overlap == "rtc")
+    queries = _Queries(world, policy, key, suite, pricing, delays, timeline, execution, feedback)
     while not (timeline.is_over or execution.ended):
-        query, rest = timeline.issue(), timeline.rest
-        delay = delays.steps(query.index)
-        coming = timeline.continued_within(delay)
-        prefix = ActionPrefix(first=coming.first, delay=coming.steps) if guides and coming else None
-        observation = dataclasses.replace(
-            execution.observe(),
-            delay_steps=delay,
-            executing=execution.planned(coming),
-            action_prefix=prefix,
-        )
-        if instructions is not None:
-            told = instructions[max(step for step in instructions if step <= query.step)]
-            observation = dataclasses.replace(observation, language=told)
+        yield queries.play_next()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Queries:
+    """The queries of one episode."""
+
+    world: World
+    policy: Policy
+    key: EpisodeKey
+    suite: Suite
+    pricing: Pricing
+    delays: DelayEstimator
+    timeline: "Timeline"
+    execution: "Execution"
+    feedback: EpisodeFeedback | None
+
+    def play_next(self) -> QueryRecord:
+        """Issue a query, and execute until the next one is due."""
+        policy, timeline, execution = self.policy, self.timeline, self.execution
+        query, protocol = timeline.issue(), self.suite.protocol
+        observation = execution.observe(delay=self.delays.steps(query.index))
         fed: Mapping[str, FedText] = {}
-        if feedback is not None:
+        if self.feedback is not None:
             truth, error = execution.truths[query.step], execution.truth_error
-            observation, fed = feedback.observed(observation, query.step, truth, error=error)
-        min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
+            observation, fed = self.feedback.observed(observation, query.step, truth, error=error)
         actions, act_ms = _timed(functools.partial(policy.act, observation))
-        if policy.charged_ms is not None:
-            act_ms = policy.charged_ms
-        timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
-        chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
-        timeline.actions_after(pricing.latency(timed).actions_ms, horizon=len(chunk))
-        execution.add_chunk(chunk, rest if overlap == "blend" else None)
+        act_ms = act_ms if policy.charged_ms is None else policy.charged_ms
+        guided = observation.action_prefix is not None
+        timed = TimedQuery(key=self.key, index=query.index, act_ms=act_ms, guided=guided)
+        min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
+        chunk = validated_actions(actions, min_actions=min_actions, width=self.suite.interface.action.size)
+        timeline.actions_after(self.pricing.latency(timed).actions_ms, horizon=len(chunk))
+        execution.add_chunk(chunk)
         execution.run()
         reply, complete_ms = _timed(policy.complete)
-        latency = pricing.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
-        delays.note(latency)
+        latency = self.pricing.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
+        self.delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()
         delivered = execution.delivered(reply.finished, latency)
-        if feedback is not None:
-            feedback.delivered(delivered)
-        yield QueryRecord(
+        if self.feedback is not None:
+            self.feedback.delivered(delivered)
+        return QueryRecord(
             **vars(timeline.query),
             **vars(execution.record()),
             actions=np.asarray(as_numpy(actions)),
-            timings_ms={
-                **reply.timings_ms,
-                "observe": execution.observe_ms,
-                "advance": execution.advance_ms,
-            },
-            latency=latency if charges else None,
-            action_prefix=prefix,
-            prompt=None if feedback is None else observation.language,
+            timings_ms={**reply.timings_ms, **execution.timings_ms},
+            latency=latency if self.pricing != UNCHARGED else None,
+            action_prefix=observation.action_prefix,
+            prompt=None if self.feedback is None else observation.language,
             fed=fed,
             prompt_cut=reply.prompt_cut,
             tokens=reply.tokens,
@@ -141,7 +150,7 @@ def rollout(
             dropped=reply.dropped,
             cancelled=len(reply.finished) - len(delivered),
             observation=observation,
-            progress=as_progress(world.progress()),
+            progress=as_progress(self.world.progress()),
         )
 
 
@@ -271,8 +280,7 @@ class Execution:
     """Executes the actions of a timeline, and records what happens in its last query.
 
     Attributes:
-        observe_ms: Wall time of the query's observation.
-        advance_ms: Wall time of physics since the query was issued.
+        timings_ms: Wall time of the query's observation (`observe`), and of physics since then (`advance`).
         truths: Control step to ground truth since then; None if the world provides none.
         truth_error: Why one of them is None, if the world failed to provide it.
     """
@@ -283,33 +291,36 @@ class Execution:
         suite: Suite,
         timeline: Timeline,
         *,
+        overlap: OverlapRule,
         watched: bool,
         picture_steps: int | None,
-        history: int = 0,
+        history: int,
+        instructions: Mapping[int, str] | None,
     ) -> None:
-        """Begin an episode in a world with its task loaded.
+        """Begin an episode in a world with its task loaded. Options are those of `rollout`.
 
-        `watched` reads the world's truth at every control step, at which texts may be delivered;
-        `picture_steps` are the control steps between pictures of the first camera, None for no pictures;
-        `history` those before a query that are observed for it.
+        `watched` reads the world's truth at every control step, at which texts may be delivered.
         """
         self._world = world
         self._suite = suite
         self._timeline = timeline
+        self._overlap = overlap
         self._watched = watched
         self._picture_steps = picture_steps
+        self._instructions = instructions
         self._seen = deque[tuple[int, Observation]](maxlen=history)  # by control step, before the query
         self._state = np.zeros(suite.interface.observation.state_size)
         self._moved = True  # since the state was read
         self._acted = False  # whether an action of the policy was executed
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
+        self._rest: ActionSpan | None = None  # of the chunk that was executed when the query was issued
         self._picture_due = 0
         self._success = self._failed = False
         self._begin_record()
 
     def _begin_record(self) -> None:
-        self.observe_ms = self.advance_ms = 0.0
+        self.timings_ms = {"observe": 0.0, "advance": 0.0}
         self.truths: dict[int, Truth | None] = {}
         self.truth_error: str | None = None
         self._spans: list[ActionSpan] = []
@@ -323,20 +334,30 @@ class Execution:
         """Whether the world has ended the episode."""
         return self._success or self._failed
 
-    def observe(self) -> Observation:
-        """The observation of a query that was issued now."""
+    def observe(self, *, delay: int) -> Observation:
+        """The observation of a query that was issued now, whose actions are expected `delay` steps later."""
         self._begin_record()
-        observation, self.observe_ms = _timed(self._world.observe)
+        observation, self.timings_ms["observe"] = _timed(self._world.observe)
         if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
             raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
         self._read_truth()
         if self._moved:
             self._state, self._moved = observation.state, False
+        self._rest = self._timeline.rest
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
         history = tuple(seen for _, seen in self._seen)
         if self._seen.maxlen:
             self._remember(observation)
-        return dataclasses.replace(observation, history=history)
+        if told := self._instructions:
+            language = told[max(step for step in told if step <= self._timeline.step)]
+            observation = dataclasses.replace(observation, language=language)
+        executing, prefix = self._timeline.continued_within(delay), None
+        if executing is not None and self._overlap == "rtc":
+            prefix = ActionPrefix(first=executing.first, delay=executing.steps)
+        actions = self._planned(executing)
+        return dataclasses.replace(
+            observation, history=history, delay_steps=delay, executing=actions, action_prefix=prefix
+        )
 
     def _remember(self, observation: Observation) -> None:
         self._seen.append((self._timeline.step, copy.deepcopy(observation)))  # worlds may overwrite it
@@ -355,16 +376,17 @@ class Execution:
             failed=self._failed,
         )
 
-    def planned(self, span: ActionSpan | None) -> Float64[np.ndarray, "steps action"]:
+    def _planned(self, span: ActionSpan | None) -> Float64[np.ndarray, "steps action"]:
         """The actions of a span of a chunk; none without a span."""
         if span is None or span.chunk is None:
             return np.empty((0, self._suite.interface.action.size))
         return self._chunks[span.chunk][span.first : span.first + span.steps].copy()
 
-    def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
-        """Add the actions of the query; `rest` is that of the previous chunk if it is to be blended in."""
+    def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"]) -> None:
+        """Add the actions of the query, into which `blend` averages the rest of the previous chunk."""
         query, given = self._timeline.query, chunk
         self._chunks = {number: old for number, old in self._chunks.items() if number == query.index - 1}
+        rest = self._rest if self._overlap == "blend" else None
         if rest is not None and rest.chunk is not None:
             chunk = blend_chunks(
                 self._chunks[rest.chunk][rest.first :],
@@ -411,7 +433,7 @@ class Execution:
                 spans[-1] = spans[-1]._replace(steps=spans[-1].steps + advance.steps)
             else:
                 spans.append(span._replace(steps=advance.steps))
-            self.advance_ms += 1e3 * (time.perf_counter() - began)
+            self.timings_ms["advance"] += 1e3 * (time.perf_counter() - began)
             if self._watched:
                 self._read_truth()
 
@@ -424,7 +446,7 @@ class Execution:
         """The actions of a span, or the hold action at the state where holding began."""
         interface = self._suite.interface
         if span.chunk is not None:
-            actions = self.planned(span)
+            actions = self._planned(span)
             self._moved = self._acted = True
         else:
             held = any(part.hold is Hold.STATE for part in interface.action.channels)
