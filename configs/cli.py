@@ -37,10 +37,7 @@ ValueT = TypeVar("ValueT")
 _MAX_NUMBERS = 100_000  # in one range
 
 
-ALL_OPTIONS = "`--help-all` lists all options."
-
-
-class BriefHelp:
+class _BriefHelp:
     """A formatter of `--help` that shows some options, in this order; `--help-all` shows all."""
 
     def __init__(self, *shown: str) -> None:
@@ -64,6 +61,17 @@ class BriefHelp:
 
     def _place(self, entry: Any) -> Any:
         return min((self._places[name] for name in entry.names if name in self._places), default=None)
+
+
+def brief_app(command: str, about: str, *shown: str) -> App:
+    """The command line of `oxygen-eval COMMAND`, whose help begins with `about` and shows some options."""
+    return App(
+        name=f"oxygen-eval {command}",
+        help=about,
+        help_formatter=_BriefHelp(*shown),
+        help_epilogue="`--help-all` lists all options.",
+        default_parameter=Parameter(negative=""),
+    )
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:

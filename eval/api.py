@@ -134,12 +134,19 @@ def _monitor(log: Sequence[str], *, verbose: bool) -> MonitorFactory:
 
 
 @contextlib.contextmanager
-def _caller_unchanged() -> Iterator[None]:
-    """Put back what policies, simulators and libraries change of the whole process."""
+def _caller_unchanged(*, verbose: bool) -> Iterator[None]:
+    """Put back what policies, simulators and libraries change of the whole process; print if `verbose`.
+
+    Raises:
+        UsageError: Another evaluation runs in this process.
+    """
+    if not _ONE.acquire(blocking=False):
+        raise UsageError("another evaluation runs in this process; wait for its end")
     torch, root = sys.modules.get("torch"), logging.getLogger()
     level, handlers, disabled = root.level, list(root.handlers), root.manager.disable
     drawn, drawn_by_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the caller's
     with contextlib.ExitStack() as stack:
+        stack.callback(_ONE.release)
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(threadpool_limits())  # of BLAS: it restores what is set meanwhile
         if torch is not None:
@@ -149,13 +156,29 @@ def _caller_unchanged() -> Iterator[None]:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
         try:
-            yield
+            with contextlib.nullcontext() if verbose else silent(), relative_to_here():
+                yield
         finally:
             random.setstate(drawn)
             np.random.set_state(drawn_by_numpy)  # noqa: NPY002
             logging.disable(disabled)
             root.setLevel(level)
             root.handlers[:] = handlers
+
+
+def _options(
+    policy: Any, name: str | None, suite: str | Sequence[str], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], ExecutionConfig]:
+    """What is given of the options of `VariantsConfig`, and how the episodes are played."""
+    given = {option: value for option, value in options.items() if value is not None}
+    for wrong in given.keys() - _EXECUTION - _OPTIONS:
+        raise unknown("option", wrong, sorted(_EXECUTION | _OPTIONS), remedy=f"In {_SOURCE}.")
+    how = {option: given.pop(option) for option in _EXECUTION & given.keys()}
+    if threading.current_thread() is not threading.main_thread():  # to which open worlds' renderers belong
+        how.setdefault("executor", "processes")
+    execution = check(ExecutionConfig, how, source=_SOURCE)
+    given |= {"policy": _named(policy, name)} | ({"suites": suite} if suite else {})
+    return check(VariantsConfig, given, source=_SOURCE).model_dump(exclude_unset=True), execution
 
 
 def evaluate(
@@ -192,22 +215,8 @@ def evaluate(
         UsageError: An option, the policy or this machine does not fit, in one line; or see `run_evaluation`.
         KeyboardInterrupt: All records are on disk.
     """
-    given = {option: value for option, value in options.items() if value is not None}
-    for wrong in given.keys() - _EXECUTION - _OPTIONS:
-        raise unknown("option", wrong, sorted(_EXECUTION | _OPTIONS), remedy=f"In {_SOURCE}.")
-    how = {option: given.pop(option) for option in _EXECUTION & given.keys()}
-    if threading.current_thread() is not threading.main_thread():  # to which open worlds' renderers belong
-        how.setdefault("executor", "processes")
-    execution = check(ExecutionConfig, how, source=_SOURCE)
-    given |= {"policy": _named(policy, name)} | ({"suites": suite} if suite else {})
-    flags = check(VariantsConfig, given, source=_SOURCE).model_dump(exclude_unset=True)
-    if not _ONE.acquire(blocking=False):
-        raise UsageError("another evaluation runs in this process; wait for its end")
-    with contextlib.ExitStack() as until_the_end:
-        until_the_end.callback(_ONE.release)
-        until_the_end.enter_context(_caller_unchanged())
-        until_the_end.enter_context(contextlib.nullcontext() if verbose else silent())
-        until_the_end.enter_context(relative_to_here())
+    flags, execution = _options(policy, name, suite, options)
+    with _caller_unchanged(verbose=verbose):
         evaluation = prepare_options(
             overlay(VariantsConfig, config, flags),
             given=flags,

@@ -6,15 +6,18 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import ALL_OPTIONS, BriefHelp, Names, Words, read_kwargs, run_app
+from configs.cli import Names, Words, brief_app, read_kwargs, run_app
 from configs.load import names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, Preset, VariantsConfig
 from contracts.errors import UsageError, pluralize
+
+if TYPE_CHECKING:
+    from eval.rollout.evaluation import MonitorFactory
 
 _DEMO_OPTIONS = {
     *("mode", "against", "margin", "time_margin", "clock", "while_waiting", "overlap", "batch_size"),
@@ -84,13 +87,7 @@ def build_app(
     Flags and presets override the `defaults`. `demo` runs if no option selects what to run; None if a suite
     is required. `worlds` has the options that only this command's suites have.
     """
-    app = App(
-        name=f"oxygen-eval {command}",
-        help=about,
-        help_formatter=BriefHelp(*_COMMON),
-        help_epilogue=ALL_OPTIONS,
-        default_parameter=Parameter(negative=""),
-    )
+    app = brief_app(command, about, *_COMMON)
 
     @app.default
     def evaluate(
@@ -121,8 +118,7 @@ def build_app(
         """
         output_dir = usable_folder(output_dir, "--output-dir")
         flags = options.model_dump(exclude_unset=True) | of_worlds.as_flags(options.suites)
-        if policy_kwargs:
-            flags["policy_kwargs"] = read_kwargs(policy_kwargs)
+        flags |= {"policy_kwargs": read_kwargs(policy_kwargs)} if policy_kwargs else {}
         if smoke and config is not None:
             raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
         preset = smoke_preset if smoke else config
@@ -131,24 +127,32 @@ def build_app(
             preset = demo.preset
         from eval.monitors.console import EvaluationConsole  # slow; --help needs none of these
         from eval.monitors.loggers import with_log
-        from eval.rollout.evaluation import exit_code, run_evaluation
-        from eval.rollout.prepare import prepare_options
 
         monitor = with_log(functools.partial(EvaluationConsole, report=report, verbose=verbose), log)
-        evaluation = prepare_options(
-            overlay(VariantsConfig, preset, flags),
-            given=flags,
-            execution=execution,
-            output_dir=output_dir,
-            defaults=defaults,
-            resume=resume,
-        )
-        if is_demo:
-            sys.stdout.write(demo.announce([variant.mode for variant in evaluation.configs]))
-            sys.stdout.flush()
-        return exit_code(run_evaluation(evaluation, monitor=monitor, max_errors=execution.max_errors))
+        where = {"output_dir": output_dir, "resume": resume, "defaults": defaults}
+        return _play(preset, flags, execution, monitor, demo if is_demo else None, **where)
 
     return app
+
+
+def _play(
+    preset: str | None,
+    flags: Mapping[str, Any],
+    execution: ExecutionConfig,
+    monitor: "MonitorFactory",
+    demo: Demo | None,
+    **where: Any,
+) -> int:
+    """Prepare an evaluation and play it, the `demo` with an announcement; returns the exit code."""
+    from eval.rollout.evaluation import exit_code, run_evaluation  # slow
+    from eval.rollout.prepare import prepare_options
+
+    asked = overlay(VariantsConfig, preset, flags)
+    evaluation = prepare_options(asked, given=flags, execution=execution, **where)
+    if demo is not None:
+        sys.stdout.write(demo.announce([variant.mode for variant in evaluation.configs]))
+        sys.stdout.flush()
+    return exit_code(run_evaluation(evaluation, monitor=monitor, max_errors=execution.max_errors))
 
 
 app = build_app(

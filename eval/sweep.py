@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
-from configs.cli import ALL_OPTIONS, BriefHelp, Names, run_app
+from configs.cli import Names, brief_app, run_app
 from configs.errors import check
 from configs.load import names, overlay
 from configs.paths import usable_folder
@@ -16,18 +16,14 @@ _CONFIG = (
     "values; an option that varies replaces the preset's values in every grid."
 )
 
-app = App(
-    name="oxygen-eval sweep",
-    help_formatter=BriefHelp(
-        *("policy", "suite", "task-ids", "num-trials-per-task", "config", "clock", "mode", "text-every"),
-        *("tokens-per-frame", "motion", "num-envs", "output-dir", "resume"),
-    ),
-    help_epilogue=ALL_OPTIONS,
-    default_parameter=Parameter(negative=""),
-    help="Run a policy in every cell of a grid: clocks, modes, text rates, schedules.\n\nAll cells play "
+app = brief_app(
+    "sweep",
+    "Run a policy in every cell of a grid: clocks, modes, text rates, schedules.\n\nAll cells play "
     "every episode in turns. A sweep can be interrupted at any time, and ends with a table, `sweep.json` and "
     "figures. Cells that are equal by construction, such as mode actions at several text rates, are played "
     "once.",
+    *("policy", "suite", "task-ids", "num-trials-per-task", "config", "clock", "mode", "text-every"),
+    *("tokens-per-frame", "motion", "num-envs", "output-dir", "resume"),
 )
 
 

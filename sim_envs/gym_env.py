@@ -14,7 +14,8 @@ from gymnasium import spaces
 from jaxtyping import UInt8
 
 from contracts.errors import UsageError, unknown
-from sim_envs.suite import open_suite
+from contracts.interface import Interface
+from sim_envs.suite import Suite, Task, open_suite
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")  # observation formats; the last is LeRobot's
 
@@ -56,12 +57,10 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             task_id: Index of the task in the suite.
             init_id: Initial state of every episode; if None, `seed` modulo their number, or a random one if
                 `reset` gets no seed.
-            camera_size: Height and width of camera images, pixels; the protocol's if None.
-            variation: Variation of the scenes between episodes, 0 to 1; the protocol's if None.
-            motion: Motion of the object to be grasped, until it is touched, in the syntax of `--motion`; the
-                protocol's if None.
-            env_seed: Seeding of the simulator in stored initial states, in the syntax of `--env-seed`: under
-                `fixed`, with the seed of `reset`. The protocol's if None.
+            camera_size: Height and width of camera images, pixels; as the next three, the protocol's if None.
+            variation: Variation of the scenes between episodes, 0 to 1.
+            motion: Motion of the object to be grasped, until it is touched, in the syntax of `--motion`.
+            env_seed: Seeding of the simulator, in the syntax of `--env-seed`; `fixed` takes that of `reset`.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
             assets: A folder of assets, or the name of a source.
@@ -73,20 +72,10 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         Raises:
             UsageError: Unknown suite, task, initial state or option, or the world cannot be opened.
         """
-        options = {
-            "camera_size": camera_size,
-            "variation": variation,
-            "motion": motion,
-            "env_seed": env_seed,
-        }
+        options = {"camera_size": camera_size, "variation": variation, "motion": motion, "env_seed": env_seed}
         overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         opened = open_suite(suite, assets=assets, **overrides)
-        tasks, action, published = opened.tasks(), opened.interface.action, opened.protocol.max_steps
-        if not 0 <= task_id < len(tasks):
-            raise UsageError(
-                f"{opened.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
-            )
-        task = tasks[task_id]
+        task = _task_of(opened, task_id, init_id)
         cameras = opened.interface.observation.camera_names
         for kind, value, allowed in (
             ("obs_type", obs_type, OBS_TYPES),
@@ -95,32 +84,15 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         ):
             if value not in allowed:
                 raise unknown(kind, value, allowed, remedy=f"{opened.interface.name} supports no other.")
-        if init_id is not None:
-            opened.init_ids(task).check(init_id, task)
-        if max_steps is not None and not 1 <= max_steps <= published:
-            raise UsageError(
-                f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, "
-                f"or gymnasium.make(…, max_episode_steps={max_steps})"
-            )
         # Libraries that step an environment without Gymnasium's time limit read this attribute.
-        self._max_episode_steps = max_steps or published
-        self._truncates = max_steps is not None
+        self._max_episode_steps, self._truncates = _limit(opened, max_steps), max_steps is not None
         self._suite, self._task, self._init_id = opened, task, init_id
-        self._obs_type, self._render_camera = obs_type, render_camera
+        self._obs_type, self._render_camera, self.render_mode = obs_type, render_camera, render_mode
         self._steps = 0
         self._picture: UInt8[np.ndarray, "height width 3"] | None = None
         self.task, self.task_description = task.name, task.language
-        self.render_mode = render_mode
-        self.metadata = {**self.metadata, "render_fps": round(action.control_hz)}
-        images: dict[str, spaces.Space[Any]] = {}
-        for camera in opened.interface.observation.cameras:
-            assert camera.size is not None, "a world's cameras have sizes"
-            images[camera.name] = spaces.Box(0, 255, (*camera.size, 3), np.uint8)
-        state = spaces.Box(-np.inf, np.inf, (opened.interface.observation.state_size,), np.float64)
-        arranged = _arranged(obs_type, spaces.Dict(images), state)
-        self.observation_space = spaces.Dict(arranged) if isinstance(arranged, dict) else arranged
-        low, high = action.limits or (-np.inf, np.inf)
-        self.action_space = spaces.Box(low, high, (action.size,), np.float32)
+        self.metadata = {**self.metadata, "render_fps": round(opened.protocol.control_hz)}
+        self.observation_space, self.action_space = _spaces(opened.interface, obs_type)
         self.world = opened.open(task)
 
     def reset(
@@ -187,6 +159,42 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task_description, "steps": self._steps}
+
+
+def _task_of(suite: Suite, task_id: int, init_id: int | None) -> Task:
+    """A task of the suite, which must have the initial state."""
+    tasks = suite.tasks()
+    if not 0 <= task_id < len(tasks):
+        raise UsageError(
+            f"{suite.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
+        )
+    if init_id is not None:
+        suite.init_ids(tasks[task_id]).check(init_id, tasks[task_id])
+    return tasks[task_id]
+
+
+def _limit(suite: Suite, max_steps: int | None) -> int:
+    """The control steps after which an episode is truncated."""
+    published = suite.protocol.max_steps
+    if max_steps is not None and not 1 <= max_steps <= published:
+        raise UsageError(
+            f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, "
+            f"or gymnasium.make(…, max_episode_steps={max_steps})"
+        )
+    return max_steps or published
+
+
+def _spaces(interface: Interface, obs_type: str) -> tuple[spaces.Space[Any], spaces.Box]:
+    """The spaces of observations and actions."""
+    images: dict[str, spaces.Space[Any]] = {}
+    for camera in interface.observation.cameras:
+        assert camera.size is not None, "a world's cameras have sizes"
+        images[camera.name] = spaces.Box(0, 255, (*camera.size, 3), np.uint8)
+    state = spaces.Box(-np.inf, np.inf, (interface.observation.state_size,), np.float64)
+    arranged = _arranged(obs_type, spaces.Dict(images), state)
+    low, high = interface.action.limits or (-np.inf, np.inf)
+    actions = spaces.Box(low, high, (interface.action.size,), np.float32)
+    return spaces.Dict(arranged) if isinstance(arranged, dict) else arranged, actions
 
 
 def _arranged(obs_type: str, images: Mapping[str, Any], state: Any) -> Any:

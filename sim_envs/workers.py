@@ -318,14 +318,8 @@ def run_in_workers(
                         worker.mark_ready()
                     case _JobFinished() | LostJob() as ended:
                         handler.job_ended(worker.number)
-                        if isinstance(ended, LostJob):
-                            will_retry = worker.replace(queue)
-                            sys.stderr.write(
-                                f"warning: worker {worker.number} was lost: {ended.reason}; its job is "
-                                f"{'started again' if will_retry else 'given up'}\n"
-                            )
-                            if will_retry:
-                                continue
+                        if isinstance(ended, LostJob) and worker.replace(queue, ended.reason):
+                            continue
                         yield worker.job, ended.result if isinstance(ended, _JobFinished) else ended
                         worker.assign(queue)
                     case request:
@@ -438,8 +432,8 @@ class _Worker:
         self._process.kill()
         self._process.join()
 
-    def replace(self, queue: JobQueue[Any]) -> bool:
-        """Start a new process. Returns whether the job is retried: once, or until one starts it."""
+    def replace(self, queue: JobQueue[Any], reason: str) -> bool:
+        """Start a new process, and say so. Returns whether the job is retried: once, or until it starts."""
         had_begun = self._is_ready
         self._restart()
         self._failed_starts += not had_begun
@@ -449,6 +443,8 @@ class _Worker:
             self.assign(queue, is_retry=self._is_retry or had_begun)
         else:
             self._failed_starts = 0
+        its_job = "started again" if will_retry else "given up"
+        sys.stderr.write(f"warning: worker {self.number} was lost: {reason}; its job is {its_job}\n")
         return will_retry
 
     def rest(self, idle: IdleWorkers) -> bool:

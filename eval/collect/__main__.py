@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from configs.cli import ALL_OPTIONS, BriefHelp, run_app
+from configs.cli import brief_app, run_app
 from configs.errors import check
 from configs.load import overlay
 from configs.paths import usable_folder
@@ -15,18 +15,14 @@ from configs.schema import OUTPUT, WHAT
 from configs.training import CollectConfig
 from sim_envs.gl import require_backend
 
-app = App(
-    name="oxygen-eval collect",
-    help_formatter=BriefHelp(
-        *("policy", "expert-noise", "suite", "task-ids", "num-trials-per-task", "init-ids", "seeds"),
-        *("config", "assets", "keep-failures", "output", "workers"),
-    ),
-    help_epilogue=ALL_OPTIONS,
-    help="Collect demonstrations: play episodes in several processes, keep those that succeed, and write "
+app = brief_app(
+    "collect",
+    "Collect demonstrations: play episodes in several processes, keep those that succeed, and write "
     "them as a dataset in LeRobot's layout (v3.0).\n\n"
     "After an interruption, the same command resumes. Name a dataset's folder again to add tasks, initial "
     "states, seeds or noise levels.",
-    default_parameter=Parameter(negative=""),
+    *("policy", "expert-noise", "suite", "task-ids", "num-trials-per-task", "init-ids", "seeds"),
+    *("config", "assets", "keep-failures", "output", "workers"),
 )
 
 

@@ -451,6 +451,17 @@ class Comparison:
         return self.a.run_id in self.b.variants and self.b.run_id in self.a.variants
 
 
+def _latency(episodes: Sequence[EpisodeQueries]) -> dict[str, StageLatency]:
+    """The latency of the stages that both runs recorded."""
+    latency = {}
+    for stage in LATENCY_STAGES:
+        a = quantiles(q.timings_ms[stage] for e in episodes for q in e.a if stage in q.timings_ms)
+        b = quantiles(q.timings_ms[stage] for e in episodes for q in e.b if stage in q.timings_ms)
+        if a and b:
+            latency[stage] = StageLatency(a=a, b=b)
+    return latency
+
+
 _MOTION_HEADINGS = {
     "log_dimensionless_jerk": "log jerk",
     "path_length_m": "path (m)",
@@ -500,12 +511,6 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         why = f"of {len(pairs)} that both have, each is an error in one" if pairs else "none is recorded"
         raise UsageError(f"{run_a.folder.run_id} and {run_b.folder.run_id} share no graded episode: {why}")
     queries = [EpisodeQueries(key=x.key, a=run_a.queries(x.key), b=run_b.queries(x.key)) for x, _ in graded]
-    latency = {}
-    for stage in LATENCY_STAGES:
-        in_a = quantiles(q.timings_ms[stage] for e in queries for q in e.a if stage in q.timings_ms)
-        in_b = quantiles(q.timings_ms[stage] for e in queries for q in e.b if stage in q.timings_ms)
-        if in_a and in_b:
-            latency[stage] = StageLatency(a=in_a, b=in_b)
     of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
     late_ms = {task: [mean_staleness_ms(each, [task]) for each in (of_a, of_b)] for task in HEADLINES}
     return Comparison(
@@ -514,7 +519,7 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         overall=overall,
         per_suite={each: outcomes([each]) for each in suites},
         actions=action_difference(queries),
-        latency=latency,
+        latency=_latency(queries),
         texts=compare_texts(queries, in_pairs=identities[0].clock == PAUSED),
         time_ratio=time_ratio(graded),
         restricted=restricted_times(graded, identities[0].limits_s),

@@ -354,16 +354,20 @@ def _results(
                 error=each.error,
                 traceback=each.error,
             )
-        trials = {(key.init_id, key.seed) for key in results if key.suite == name}
-        for task_id in {key.task_id for key in results if key.suite == name}:
-            for init_id, of_seed in sorted(trials):
-                key = EpisodeKey(suite=name, task_id=task_id, init_id=init_id, seed=of_seed)
-                if key not in results:
-                    raise UsageError(
-                        f"{file}: episode {key} is missing, and other tasks have {init_id}; give every task "
-                        "the same episodes"
-                    )
+        _check_complete([key for key in results if key.suite == name], file)
     return list(results.values())
+
+
+def _check_complete(keys: Sequence[EpisodeKey], file: str) -> None:
+    """Refuse a suite of which a task lacks an episode that another has."""
+    known = set(keys)
+    for first in {key.task_id: key for key in keys}.values():
+        for init_id, seed in sorted({(key.init_id, key.seed) for key in keys}):
+            if (key := dataclasses.replace(first, init_id=init_id, seed=seed)) not in known:
+                raise UsageError(
+                    f"{file}: episode {key} is missing, and other tasks have {init_id}; give every task the "
+                    "same episodes"
+                )
 
 
 def _check_protocol(protocol: str, suites: Sequence[str]) -> None:
@@ -375,6 +379,34 @@ def _check_protocol(protocol: str, suites: Sequence[str]) -> None:
         raise unknown("protocol", protocol, [each.name for each in known])
     for suite in ours if named else ():
         named[0].fields_of(suite)
+
+
+def _manifest(
+    config: Mapping[str, Any],
+    seeds: Sequence[int],
+    source: Mapping[str, Any],
+    episodes: Sequence[EpisodeResult],
+) -> dict[str, Any]:
+    """The manifest of a run with these episodes, which another program played."""
+    played = {name: value for name, value in config.items() if name != "policy"}
+    stated = {**played, "names_states": source["names_states"]}
+    suites = dict.fromkeys(each.key.suite for each in episodes)
+    described = {name: {"assets": dataclasses.asdict(NO_ASSETS), "imported": stated} for name in suites}
+    return {
+        "command": provenance.command(),
+        "mode": "actions",
+        "policy": config["policy"],
+        "assets": dataclasses.asdict(NO_ASSETS),
+        "n_planned": len(episodes),
+        "config": {**config, "seeds": list(seeds)},
+        "protocol": described,
+        "protocol_hash": protocol_hash(described),
+        "suite_hashes": {name: suite_hash(each) for name, each in described.items()},
+        "policy_inputs": {},
+        "imported": source,
+        "git": provenance.git_state(),
+        "versions": provenance.versions(),
+    }
 
 
 def import_results(
@@ -408,30 +440,14 @@ def import_results(
         raise UsageError(f"--in-order: {path} has initial states itself; leave it out")
     names_states = in_order if found.names_states is None else found.names_states
     episodes = _results(found, str(path), suite=suite, seed=seed, names_states=names_states)
-    suites = tuple(dict.fromkeys(each.key.suite for each in episodes))
-    _check_protocol(protocol, suites)
-    stated = {"protocol": protocol, **(changes or {}), "names_states": names_states}
-    described = {name: {"assets": dataclasses.asdict(NO_ASSETS), "imported": stated} for name in suites}
-    seeds = tuple(dict.fromkeys(each.key.seed for each in episodes))
-    manifest = {
-        "command": provenance.command(),
-        "mode": "actions",
-        "policy": policy,
-        "assets": dataclasses.asdict(NO_ASSETS),
-        "n_planned": len(episodes),
-        "config": {"policy": policy, "protocol": protocol, **(changes or {}), "seeds": list(seeds)},
-        "protocol": described,
-        "protocol_hash": protocol_hash(described),
-        "suite_hashes": {name: suite_hash(each) for name, each in described.items()},
-        "policy_inputs": {},
-        "imported": {
-            **dataclasses.asdict(Imported(runner=found.runner, names_states=names_states)),
-            "file": path.name,
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        },
-        "git": provenance.git_state(),
-        "versions": provenance.versions(),
+    _check_protocol(protocol, tuple(dict.fromkeys(each.key.suite for each in episodes)))
+    source = {
+        **dataclasses.asdict(Imported(runner=found.runner, names_states=names_states)),
+        "file": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
+    seeds = tuple(dict.fromkeys(each.key.seed for each in episodes))
+    manifest = _manifest({"policy": policy, "protocol": protocol, **(changes or {})}, seeds, source, episodes)
     config = RunConfig(policy=policy, seeds=seeds)
     with locked_run(new_run(output_dir, config, names_mode=False)) as own:
         begin([own], [manifest])

@@ -123,8 +123,7 @@ def prepare(
         videos=any(config.video != "none" for config in configs),
         notify=remarks.append,
     )
-    for config in configs:
-        _refuse_shared_time(config, executor)
+    _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
     assumed = keys_of_suite(plans[0].tasks[0].suite.interface)
     resolved = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed, given=policy)
@@ -336,12 +335,13 @@ def _check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -
             averaged_channels(suite.interface.action)
 
 
-def _refuse_shared_time(config: RunConfig, executor: Executor) -> None:
-    is_measured = config.clock == MEASURED
-    option = "--clock measured" if is_measured else "--deadline-ms"
-    measures = is_measured or config.deadline_ms is not None
-    if measures and (executor.num_envs > 1 or config.batch_size > 1):
-        raise UsageError(
-            f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
-            f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
-        )
+def _refuse_shared_time(configs: Sequence[RunConfig], executor: Executor) -> None:
+    for config in configs:
+        is_measured = config.clock == MEASURED
+        measures = is_measured or config.deadline_ms is not None
+        if measures and (executor.num_envs > 1 or config.batch_size > 1):
+            raise UsageError(
+                f"{'--clock measured' if is_measured else '--deadline-ms'} measures the latency of one "
+                f"robot's queries, and {executor.num_envs} worlds in batches of {config.batch_size} share "
+                "this machine; give --num-envs 1 and --batch-size 1"
+            )

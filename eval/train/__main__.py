@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from configs.cli import ALL_OPTIONS, BriefHelp, format_option, run_app
+from configs.cli import brief_app, format_option, run_app
 from configs.errors import check
 from configs.load import overlay
 from configs.paths import usable_folder
@@ -16,16 +16,12 @@ from contracts.errors import UsageError
 from oxygen.training.run_folder import RUN_FILE, read_options
 from sim_envs.gl import require_backend
 
-app = App(
-    name="oxygen-eval train",
-    help_formatter=BriefHelp(
-        *("data", "model", "start-from", "adapter", "config", "steps", "batch", "learning-rate", "seed"),
-        *("eval-suite", "eval-task-ids", "save-every", "output-dir", "minutes", "resume"),
-    ),
-    help_epilogue=ALL_OPTIONS,
-    help="Train a π0.5-shaped policy on demonstrations (`oxygen-eval collect`), with rollouts at every "
+app = brief_app(
+    "train",
+    "Train a π0.5-shaped policy on demonstrations (`oxygen-eval collect`), with rollouts at every "
     "checkpoint. Every checkpoint is a policy: `oxygen-eval libero --policy FOLDER`.",
-    default_parameter=Parameter(negative=""),
+    *("data", "model", "start-from", "adapter", "config", "steps", "batch", "learning-rate", "seed"),
+    *("eval-suite", "eval-task-ids", "save-every", "output-dir", "minutes", "resume"),
 )
 
 

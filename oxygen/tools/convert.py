@@ -83,10 +83,7 @@ def convert(
         checkpoint = merged(checkpoint, merge_lora, str(source))
     fits, config = _fitting(checkpoint, model, str(source))
     arrays = _read_arrays(checkpoint, dtype)  # before anything is written: it may be damaged
-    draft = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
-    draft.unlink(missing_ok=True)
-    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft = _draft_of(target)
     if not single:
         _copy_companions(home, draft)
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
@@ -115,6 +112,15 @@ def _read_arrays(checkpoint: Checkpoint, dtype: str | None) -> dict[str, np.ndar
     for path, array in arrays.items():
         checkpoint.read(path, array)
     return arrays
+
+
+def _draft_of(target: Path) -> Path:
+    """Where the target is written, to be renamed; what an interrupted conversion left there is removed."""
+    draft = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.unlink(missing_ok=True)
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    return draft
 
 
 def _write_config(path: Path, config: Pi05Config, fits: Sequence[str], *, source: str) -> None:
