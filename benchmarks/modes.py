@@ -20,7 +20,7 @@ from videos import theme
 _LANES = ("actions", "language", "texts", "robot")
 _LANE = 0.22  # height of a lane, where a mode has 1
 _TEXT = "#4a5160"
-_HELD, _CONTINUED = "#{:02x}{:02x}{:02x}".format(*theme.HELD), "#cdd2db"
+_IDLE, _CONTINUED = "#{:02x}{:02x}{:02x}".format(*theme.IDLE), "#cdd2db"
 
 Bar = tuple[float, float]
 """Start and length, seconds."""
@@ -61,7 +61,7 @@ def main(*runs: Path, seconds: float = 2.0, output: Path = Path("modes.svg")) ->
             Patch(color=_TEXT, alpha=0.4, label="language"),
             Line2D([], [], color=_TEXT, marker=">", linewidth=1, label="text, request to delivery"),
             Patch(color=_CONTINUED, label="robot: chunk before"),
-            Patch(color=_HELD, label="robot: held still"),
+            Patch(color=_IDLE, label="robot: idle"),
         ]
         figure.legend(handles=legend, loc="outside upper right", ncols=5, frameon=False, fontsize=9)
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
         panel.plot([start, end], [row, row], color=colour, linewidth=1, solid_capstyle="butt")
         panel.plot(start, row, "|", color=colour, markersize=5)
         panel.plot(end, row, ">", color=colour, markersize=5)
-    for kind, face in (("new", colour), ("continued", _CONTINUED), ("held", _HELD)):
+    for kind, face in (("new", colour), ("continued", _CONTINUED), ("idle", _IDLE)):
         spans = [span for query in queries for span in query.executed_spans() if span[0] == kind]
         bars = [(start / hz, (end - start) / hz) for _, start, end in spans]
         panel.broken_barh(bars, (tops["robot"], height), color=face, alpha=0.75, linewidth=0)

@@ -13,7 +13,7 @@ from contracts.redaction import redact_text
 
 _NAME = r"[A-Za-z0-9_.-]+"
 _LARGEST = 2**63 - 1  # number of steps, queries or tokens
-_COUNTS = ("steps", "queries", "tokens", "held_steps", "continued_steps", "skipped_actions")
+_COUNTS = ("steps", "queries", "tokens", "idle_steps", "continued_steps", "skipped_actions")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -147,7 +147,7 @@ class EpisodeResult:
     wall_s: float  # wall time of the episode, seconds
     # Seconds of simulated time in those control steps.
     simulated_s: float | None = None
-    held_steps: int = 0  # control steps in which the robot held still for lack of an action
+    idle_steps: int = 0  # control steps in which the robot was idle for lack of an action
     continued_steps: int = 0  # control steps in which the previous chunk continued during a query
     # Leading actions of chunks that were skipped, as old ones were executed instead.
     skipped_actions: int = 0

@@ -49,7 +49,7 @@ class QuerySchedule:
     actions_step: int = 0  # control step from which its actions could be executed
     free_step: int = 0  # control step from which the next query could be issued
     continued: int = 0  # steps that executed the previous chunk until the actions were available
-    held: int = 0  # steps in which the robot held still
+    idle: int = 0  # steps in which the robot held still
     skipped: int = 0  # leading actions of the chunk that were skipped
 
 
@@ -114,12 +114,12 @@ class QueryRecord(QuerySchedule, QueryExecution):
     def executed_spans(self) -> list[tuple[str, int, int]]:
         """First control step, and the one after the last, of each span, and whose actions it executed.
 
-        `new` is this query's chunk, `continued` the previous one; `held` is none. In logs without spans all
+        `new` is this query's chunk, `continued` the previous one; `idle` is none. In logs without spans all
         are new.
         """
         found, start = [], self.step
         for chunk, _, steps in self.spans or [ActionSpan(self.index, 0, self.steps)]:
-            kind = "held" if chunk is None else "new" if chunk == self.index else "continued"
+            kind = "idle" if chunk is None else "new" if chunk == self.index else "continued"
             found.append((kind, start, start + steps))
             start += steps
         return found

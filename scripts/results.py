@@ -81,7 +81,7 @@ def modes_table(record: SweepRecord, clock: str) -> str:
     )
     lines = []
     for rows in zip(static, drifting, strict=True):
-        line = [_mode(rows[0]), f"{_interval_ms(rows[0]):g} ms", f"{rows[0].pc_held:.0f} %"]
+        line = [_mode(rows[0]), f"{_interval_ms(rows[0]):g} ms", f"{rows[0].pc_idle:.0f} %"]
         for row, actions in zip(rows, (static[0], drifting[0]), strict=True):
             line.append(str(row.n_success) + ("" if row is actions else f": {difference(row, actions)}"))
         narrated = [row.current.get("narration") for row in rows]

@@ -37,9 +37,9 @@ MARKS: Mapping[Mark, tuple[str, Rgb]] = {
 }
 """Sign and colour of an outcome, and of a text's grade: some viewers cannot tell the colours."""
 
-HELD: Rgb = (240, 228, 66)
+IDLE: Rgb = (240, 228, 66)
 CONTINUED: Rgb = (112, 120, 137)
-"""Control steps in which the robot is held still, or continues the previous chunk."""
+"""Control steps in which the robot is idle, or continues the previous chunk."""
 
 CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
 """Displayed names of common cameras; others keep their names."""

@@ -1,4 +1,4 @@
-"""The timeline of a video frame (queries and held control steps), and its strip of latencies."""
+"""The timeline of a video frame (queries and idle control steps), and its strip of latencies."""
 
 import dataclasses
 import functools
@@ -26,20 +26,20 @@ class QueryTimeline:
 
     # The queries of at least the last `theme.TIMELINE_S` seconds, including the current one.
     queries: tuple[QuerySpan, ...] = ()
-    # When the robot was held still: start and end, simulated seconds.
-    held: tuple[tuple[float, float], ...] = ()
+    # When the robot was idle: start and end, simulated seconds.
+    idle: tuple[tuple[float, float], ...] = ()
     continued: tuple[tuple[float, float], ...] = ()  # when it continued the previous chunk during a query
 
 
 BAR_TOP = 54
 BAR_HEIGHT = 26
 LANGUAGE_INSET = 7
-HELD_TOP = BAR_TOP + BAR_HEIGHT + 3
-HELD_HEIGHT = 14
+IDLE_TOP = BAR_TOP + BAR_HEIGHT + 3
+IDLE_HEIGHT = 14
 CONTINUED_INSET = 5
 """Rows of the timeline, pixels from its top; bars of language and of the previous chunk are thinner."""
 
-_TRACK_BOTTOM = HELD_TOP + HELD_HEIGHT
+_TRACK_BOTTOM = IDLE_TOP + IDLE_HEIGHT
 _CURSOR = 2
 _PILL_TOP = 19
 _PILL_HEIGHT = 24
@@ -54,8 +54,8 @@ _SAME_MOMENT_S = 1e-6  # tolerance of times, which are sums of control steps' du
 def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:
     """Draw the timeline with `time_s` at the right edge, as wide as the card's text, in the mode's colour."""
     computing = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
-    held = any(_is_within(*interval, time_s) for interval in timeline.held)
-    block = _base(mode, computing=computing, held=held).copy()
+    idle = any(_is_within(*interval, time_s) for interval in timeline.idle)
+    block = _base(mode, computing=computing, idle=idle).copy()
     draw = ImageDraw.Draw(block)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
     for query in timeline.queries:
@@ -64,10 +64,10 @@ def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image
         _draw_bar(draw, actions - time_s, free - time_s, language, theme.language_colour(colour))
         # A pixel apart, so that consecutive queries can be counted.
         _draw_bar(draw, query.issued_s - time_s, actions - time_s, (BAR_TOP, BAR_HEIGHT), colour, gap=1)
-    quiet = (HELD_TOP + CONTINUED_INSET, HELD_HEIGHT - 2 * CONTINUED_INSET)
+    quiet = (IDLE_TOP + CONTINUED_INSET, IDLE_HEIGHT - 2 * CONTINUED_INSET)
     for intervals, rows, fill in (
         (timeline.continued, quiet, theme.CONTINUED),
-        (timeline.held, (HELD_TOP, HELD_HEIGHT), theme.HELD),
+        (timeline.idle, (IDLE_TOP, IDLE_HEIGHT), theme.IDLE),
     ):
         for start, end in intervals:
             _draw_bar(draw, start - time_s, min(end, time_s) - time_s, rows, fill)
@@ -102,14 +102,14 @@ def _draw_bar(
 
 
 @functools.lru_cache(maxsize=8)
-def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
+def _base(mode: str, *, computing: bool, idle: bool) -> Image.Image:
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.TIMELINE_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
     right = _draw_pill(block, 0, "computing", colour if computing else None)
-    _draw_pill(block, right + 8, "held", theme.HELD if held else None)
-    for top, bottom in ((BAR_TOP, HELD_TOP - 3), (HELD_TOP, _TRACK_BOTTOM)):
+    _draw_pill(block, right + 8, "idle", theme.IDLE if idle else None)
+    for top, bottom in ((BAR_TOP, IDLE_TOP - 3), (IDLE_TOP, _TRACK_BOTTOM)):
         draw.rectangle((0, top, theme.SIDEBAR_TEXT - 1, bottom - 1), theme.BACKGROUND)
     for seconds in range(1, math.ceil(theme.TIMELINE_S - _LABEL_S)):
         x = column_at(-float(seconds))
@@ -130,7 +130,7 @@ def draw_legend(
     entries = (
         ("actions", colour, 10),
         (busy, theme.language_colour(colour), 6),
-        ("held", theme.HELD, 10),
+        ("idle", theme.IDLE, 10),
         ("old chunk", theme.CONTINUED, 4),
     )
     for number, (word, fill, height) in enumerate(entries):

@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field
 
 from configs.errors import check
 from eval.metrics.language import Percentage
@@ -53,6 +55,8 @@ class Cell(Row):
 
     run: str  # the run's name
     options: Mapping[str, Any]  # by axis
+    # `pc_held` in older records.
+    pc_idle: Annotated[float | None, Field(validation_alias=AliasChoices("pc_idle", "pc_held"))] = None
     device: str | None = None  # of the clock's profile
     texts_per_simulated_s: float | None = None  # delivered texts
     # Language task to its headline measure, percent.
@@ -117,7 +121,7 @@ def read_sweep(folder: SweepFolder) -> SweepRecord:
 _FIELDS = (
     *("run", "options", "device", "n_episodes", "n_success", "n_errors", "pc_success", "pc_success_ci95"),
     *("time_to_success_s", "restricted_mean_s", "restricted_mean_ci95", "motion", "mean_steps", "query_hz"),
-    *("pc_held", "charged_ms", "control_steps", "staleness_ms", "tokens_per_simulated_s"),
+    *("pc_idle", "charged_ms", "control_steps", "staleness_ms", "tokens_per_simulated_s"),
     *("texts_per_simulated_s", "prompt_age_steps", "pc_right_on_delivery", "outcomes", "current"),
     *("time_to_success_ci95", "against", "success", "time", "restricted"),
 )

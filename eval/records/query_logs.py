@@ -27,7 +27,7 @@ def query_to_json(query: QueryRecord) -> dict[str, Any]:
             "actions_step": query.actions_step,
             "free_step": query.free_step,
             "continued": query.continued,
-            "held": query.held,
+            "idle": query.idle,
             "skipped": query.skipped,
             "spans": query.spans,
             **({"blended": query.blended} if query.blended else {}),
@@ -70,7 +70,7 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     return queries
 
 
-_COUNTS = ("steps", "continued", "held", "skipped", "blended", "prompt_cut", "tokens")
+_COUNTS = ("steps", "continued", "skipped", "blended", "prompt_cut", "tokens")
 """Fields of a line that are 0 if they are absent."""
 
 
@@ -88,6 +88,7 @@ def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
     counts: Any = {name: int(record.get(name, 0)) for name in _COUNTS}
     return QueryRecord(
         **counts,
+        idle=int(record.get("idle", record.get("held", 0))),  # `held` before it was called idle
         index=int(record.get("query", 0)),
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),

@@ -144,6 +144,8 @@ class RunFolder:
         """
         results: dict[EpisodeKey, EpisodeResult] = {}
         for number, record in enumerate(read_json_lines(self.episodes_path), start=1):
+            if "held_steps" in record:  # before it was called idle
+                record["idle_steps"] = record.pop("held_steps")
             result = check(EpisodeResult, record, source=f"{self.episodes_path}, line {number}")
             results[result.key] = result
         return results

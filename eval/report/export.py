@@ -21,7 +21,7 @@ from eval.report.table import to_csv
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _COLUMNS = (
-    *("task", "language", "outcome", "steps", "queries", "simulated_s", "held_steps"),
+    *("task", "language", "outcome", "steps", "queries", "simulated_s", "idle_steps"),
     *("progress", "tokens", "policy_s", "wall_s", "error"),
 )
 """Fields of an episode in CSV, after those of its key."""
@@ -120,11 +120,11 @@ def vla_eval(folder: RunFolder) -> str:
 def episodes_csv(folder: RunFolder) -> str:
     """CSV with a line per episode; unknown values are empty.
 
-    There are columns of tokens if a text was requested, and of held steps on clocks other than `paused`.
+    There are columns of tokens if a text was requested, and of idle steps on clocks other than `paused`.
     """
     run, episodes = _read(RunRecords(folder))
     left_out = set() if any(episode.requests.requested for episode in episodes) else {"tokens"}
-    left_out |= {"held_steps"} if run.clock == PAUSED else set()
+    left_out |= {"idle_steps"} if run.clock == PAUSED else set()
     columns = [name for name in _COLUMNS if name not in left_out]
     assets = {"assets": badged(run.assets.name, run.assets.name)}
     return to_csv(

@@ -136,7 +136,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
 
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     """The fields that two episodes with the same actions at the same times share."""
-    waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
+    waiting = episode.idle_steps, episode.continued_steps, episode.skipped_actions
     return episode.outcome, episode.steps, episode.queries, *waiting, episode.motion
 
 

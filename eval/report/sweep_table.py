@@ -272,11 +272,11 @@ RESULTS = [
     Column("a", lambda row: row.control_steps and row.control_steps.a.median, "g", **_STEPS),
     Column("b", lambda row: row.control_steps and row.control_steps.b.median, "g", **_STEPS),
     Column(
-        "held",
-        lambda row: row.pc_held,
+        "idle",
+        lambda row: row.pc_idle,
         lambda percent: f"{percent:.0f} %",
         optional=4,
-        legend="control steps in which the robot is held still",
+        legend="control steps in which the robot is idle",
     ),
     *(
         Column(f"{_TASKS[task]} now", functools.partial(_current, task), ".0f", short=f"{short} now", **_NOW)

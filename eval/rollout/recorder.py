@@ -40,7 +40,7 @@ from videos.recorder import EpisodeVideo
 from videos.theme import Mark
 from videos.timeline import QuerySpan, QueryTimeline
 
-_COUNTS = ("queries", "steps", "tokens", "held_steps", "continued_steps", "skipped_actions")
+_COUNTS = ("queries", "steps", "tokens", "idle_steps", "continued_steps", "skipped_actions")
 _PICTURE_EVERY_S = 1.0  # wall time between two pictures of a running episode
 _PICTURE_HEIGHT = 256  # pixels; higher pictures are scaled down
 
@@ -107,7 +107,7 @@ class EpisodeRecorder:
             queries=1,
             steps=query.steps,
             tokens=query.tokens,
-            held_steps=query.held,
+            idle_steps=query.idle,
             continued_steps=query.continued,
             skipped_actions=query.skipped,
         )
@@ -286,7 +286,7 @@ class EpisodeCaptions:
                     actions_ms=actions, busy_ms=max(actions, query.timings_ms.get("frame", 0.0))
                 )
         else:
-            spans: dict[str, list[tuple[float, float]]] = {"held": [], "continued": [], "new": []}
+            spans: dict[str, list[tuple[float, float]]] = {"idle": [], "continued": [], "new": []}
             since_s = query.step / hz - theme.TIMELINE_S  # what ended before has scrolled away
             for kind, start, end in query.executed_spans():
                 spans[kind].append((start / hz, end / hz))
@@ -295,7 +295,7 @@ class EpisodeCaptions:
             )
             timeline = QueryTimeline(
                 queries=(*(each for each in before.queries if each.free_s > since_s), issued),
-                held=(*(each for each in before.held if each[1] > since_s), *spans["held"]),
+                idle=(*(each for each in before.idle if each[1] > since_s), *spans["idle"]),
                 continued=(*(each for each in before.continued if each[1] > since_s), *spans["continued"]),
             )
             self._caption = dataclasses.replace(self._caption, timeline=timeline)

@@ -5,7 +5,7 @@ s + b; latencies are rounded up to whole control steps. Until the actions are av
 the previous chunk (`continue`), and the next query is due `replan_steps` after this one was issued; or it
 holds still (`hold`), as blocking clients do, and the next query is due `replan_steps` after the actions.
 
-A new chunk starts after as many of its actions as old ones were executed since its observation; held steps do
+A new chunk starts after as many of its actions as old ones were executed since its observation; idle steps do
 not count (as in LeRobot's asynchronous client). With overlap `whole` it starts at its first action. Where no
 action is left, the robot holds still.
 """
@@ -182,7 +182,7 @@ class Timeline:
     """
 
     def __init__(self, protocol: SuiteConfig, while_waiting: WhileWaiting, *, skips: bool = True) -> None:
-        """Start at control step 0, without a chunk. `max_steps` of the protocol counts held steps, too.
+        """Start at control step 0, without a chunk. `max_steps` of the protocol counts idle steps, too.
 
         With `skips`, a chunk leaves out as many actions as the previous one continued since its observation.
         """
@@ -260,7 +260,7 @@ class Timeline:
         self.step += steps
         self._update(steps=query.steps + steps)
         if span.chunk is None:
-            self._update(held=query.held + steps)
+            self._update(idle=query.idle + steps)
         else:
             self._cursor += steps
             self._update(continued=query.continued + (steps if self._coming else 0))

@@ -70,7 +70,7 @@ def test_a_query_is_drawn_as_it_was_charged(tmp_path):
     assert modes._computed(logged, "unified", 20.0) == ((0.0, 0.1), (0.1, pytest.approx(0.1)))
     assert modes._computed(logged, "parallel", 20.0) == ((0.0, 0.1), (0.0, 0.2))
     assert modes._computed(logged, "actions", 20.0)[1][1] == 0.0
-    assert logged.executed_spans() == [("held", 0, 2), ("new", 2, 5)]
+    assert logged.executed_spans() == [("idle", 0, 2), ("new", 2, 5)]
 
 
 def test_runs_of_several_modes_are_one_figure_and_those_without_a_clock_are_refused(

@@ -15,8 +15,8 @@ from videos.text import clean, load_font, wrap
 from videos.timeline import (
     BAR_HEIGHT,
     BAR_TOP,
-    HELD_HEIGHT,
-    HELD_TOP,
+    IDLE_HEIGHT,
+    IDLE_TOP,
     QuerySpan,
     QueryTimeline,
     column_at,
@@ -154,7 +154,7 @@ AXIS = [column_at(-float(seconds)) for seconds in range(1, 5)]
 
 # What the policy does in a row of control steps, and the robot: one letter per step.
 POLICY = {"a": COLOUR, "l": theme.language_colour(COLOUR), ".": theme.BACKGROUND}
-ROBOT = {"h": theme.HELD, "c": theme.CONTINUED, ".": theme.BACKGROUND}
+ROBOT = {"h": theme.IDLE, "c": theme.CONTINUED, ".": theme.BACKGROUND}
 
 
 def intervals(letters, letter):
@@ -178,7 +178,7 @@ def lane_of(queries, robot):
         spans.append(QuerySpan(issued_s=ends[0], actions_s=ends[1], free_s=ends[2]))
         policy += "a" * acting + "l" * speaking
     return QueryTimeline(
-        queries=tuple(spans), held=intervals(robot, "h"), continued=intervals(robot, "c")
+        queries=tuple(spans), idle=intervals(robot, "h"), continued=intervals(robot, "c")
     ), policy
 
 
@@ -198,9 +198,9 @@ def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now)
             continue
         done, meanwhile = policy[step : step + 1] or ".", robot[step : step + 1] or "."
         assert tuple(block[BAR_TOP + BAR_HEIGHT // 2, column]) == POLICY[done]
-        assert tuple(block[HELD_TOP + HELD_HEIGHT // 2, column]) == ROBOT[meanwhile]
+        assert tuple(block[IDLE_TOP + IDLE_HEIGHT // 2, column]) == ROBOT[meanwhile]
         assert (tuple(block[BAR_TOP, column]) == COLOUR) == (done == "a")
-        assert (tuple(block[HELD_TOP, column]) == theme.HELD) == (meanwhile == "h")
+        assert (tuple(block[IDLE_TOP, column]) == theme.IDLE) == (meanwhile == "h")
 
 
 @given(spells, robots, st.integers(0, 300), st.integers(0, 300), st.integers(1, 3))

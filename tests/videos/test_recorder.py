@@ -79,7 +79,7 @@ def test_the_video_has_one_frame_per_control_step_and_shows_the_outcome_for_a_se
 
 def test_time_advances_with_every_frame_until_the_end(tmp_path):
     query = QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20)
-    timeline = QueryTimeline(queries=(query,), held=((0.0, 3 / 20),))
+    timeline = QueryTimeline(queries=(query,), idle=((0.0, 3 / 20),))
     captions = [dataclasses.replace(CAPTION, timeline=timeline, time_s=step / 20) for step in range(10)]
     video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
     video.add(cameras(), 5, caption=captions[0])

@@ -46,8 +46,8 @@ const timeline = (() => {
     }
     top += 17;
     name("executed", 11);
-    const fills = { held: "var(--held)", continued: "var(--continued)" };
-    const words = { new: "new chunk", continued: "previous chunk continued", held: "held still" };
+    const fills = { idle: "var(--idle)", continued: "var(--continued)" };
+    const words = { new: "new chunk", continued: "previous chunk continued", idle: "idle" };
     for (const [kind, start, end] of side.spans) bar(start, end, top, kind === "continued" ? 6 : 11, fills[kind] ?? side.colour, `${words[kind]}, ${end - start} control steps`, kind === "new" ? 0.7 : 1);
     for (const query of side.queries) {
       if (query.skipped) parts.push(svg("rect", { x: x(query.actions) - 1, y: top - 3, width: 2, height: 6, fill: "var(--text)" }, svg("title", {}, `${query.skipped} actions of the new chunk skipped`)));

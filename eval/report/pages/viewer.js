@@ -102,7 +102,7 @@ const viewer = (() => {
   function summary({ queries, spans, texts }) {
     const steps = (kind) => spans.filter(([of]) => of === kind).reduce((sum, [, start, end]) => sum + end - start, 0);
     const late = queries.filter((query) => query.late).length;
-    const counts = [[steps("held"), "control steps held"], [texts.length, "text requests"], [late, "deadline misses"]];
+    const counts = [[steps("idle"), "idle control steps"], [texts.length, "text requests"], [late, "deadline misses"]];
     return [`${queries.length} queries`, ...counts.filter(([count]) => count).map(([count, what]) => `${count} ${what}`)].join(", ");
   }
 
@@ -150,7 +150,7 @@ const viewer = (() => {
     const texts = any((side) => side.texts.length), span = (kind) => any(({ spans }) => spans.some(([of]) => of === kind));
     return element("p", { class: "legend" },
       "Query bar: until its actions came, then paler until the next query could start.",
-      ...(span("held") ? [item("var(--held)", "held still")] : []),
+      ...(span("idle") ? [item("var(--idle)", "robot idle")] : []),
       ...(span("continued") ? [item("var(--continued)", "previous chunk")] : []),
       ...(any(({ queries }) => queries.some((query) => query.skipped)) ? [item("var(--text)", "actions skipped")] : []),
       ...(texts ? [item("var(--right)", "text right on delivery"), item("var(--partly)", "partly"), item("var(--wrong)", "wrong"), item("var(--continued)", "text not delivered")] : []),

@@ -121,14 +121,14 @@ def test_progress_is_a_mean_with_an_interval_and_unknown_unless_all_episodes_hav
 
 SOLVED = [
     episode(key(0), steps=100, queries=20, simulated_s=5.0),
-    episode(key(1), steps=60, queries=6, simulated_s=3.0, held_steps=3, skipped_actions=4),
-    episode(key(2), steps=240, queries=40, simulated_s=12.0, held_steps=30, continued_steps=80),
+    episode(key(1), steps=60, queries=6, simulated_s=3.0, idle_steps=3, skipped_actions=4),
+    episode(key(2), steps=240, queries=40, simulated_s=12.0, idle_steps=30, continued_steps=80),
 ]
 UNSOLVED = [
-    episode(key(3), "timeout", steps=280, queries=14, simulated_s=14.0, held_steps=67, skipped_actions=16),
+    episode(key(3), "timeout", steps=280, queries=14, simulated_s=14.0, idle_steps=67, skipped_actions=16),
     episode(key(4), "invalid_action", steps=20, queries=20, simulated_s=1.0),
 ]
-ERROR = episode(key(5), "error", steps=100, queries=900, simulated_s=0.1, held_steps=100)
+ERROR = episode(key(5), "error", steps=100, queries=900, simulated_s=0.1, idle_steps=100)
 UNRECORDED = [episode(key(6)), episode(key(7), "timeout")]
 
 
@@ -140,13 +140,13 @@ def test_time_metrics_of_mixed_outcomes_equal_a_hand_calculation(tmp_path):
     for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
         assert row.time_to_success_s == TimeToSuccess(mean=pytest.approx(20 / 3), median=5.0, n=3)
         assert row.query_hz == pytest.approx(100 / 35)
-        assert row.pc_held == pytest.approx(100 * 100 / 700)
+        assert row.pc_idle == pytest.approx(100 * 100 / 700)
         assert row.pc_continued == pytest.approx(100 * 80 / 700)
         assert row.skipped_per_query == pytest.approx(20 / 100)
     assert results.overall.n_success == 4, "an episode that recorded no time is solved all the same"
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
     row = summarize_time([at_once], {})
-    assert (row.query_hz, row.pc_held, row.skipped_per_query) == (None, None, 0)
+    assert (row.query_hz, row.pc_idle, row.skipped_per_query) == (None, None, 0)
     assert summarize_time([at_once, SOLVED[0]], {}).query_hz == pytest.approx(21 / 5)
 
 

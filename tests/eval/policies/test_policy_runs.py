@@ -188,7 +188,7 @@ def test_the_measured_clock_charges_the_round_trip(tmp_path):
     assert episode.outcome is Outcome.SUCCESS
     assert episode.latency_ms["action"].p50 > 60
     assert episode.latency_ms["wire"].p50 > 59
-    assert episode.held_steps >= 2  # 60 ms and more of 50 ms steps before the first action
+    assert episode.idle_steps >= 2  # 60 ms and more of 50 ms steps before the first action
 
 
 def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path):

@@ -11,17 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.errors import check
 from configs.paths import locked
 from configs.schema import RunConfig
 from contracts.episode import Outcome
 from contracts.errors import UsageError
+from contracts.latency import Latency
+from contracts.query import QueryRecord
+from eval.metrics.sweep_rows import Cell
 from eval.records import provenance
+from eval.records.json_files import json_line
 from eval.records.protocol import suite_hash
+from eval.records.query_logs import query_to_json, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished, past_attempts
 from eval.records.schema import RunFolder
 from tests.commands import printed
 from tests.eval.factory import RunBuilder, episode, key
+
+TIMED = QueryRecord(idle=2, latency=Latency(actions_ms=100.0, busy_ms=100.0))
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -31,6 +39,21 @@ def test_records_round_trip(tmp_path, outcome):
     assert list(folder.episodes().values()) == [episode(key(), outcome)]
     folder.append(episode(key()))
     assert list(folder.episodes().values()) == [episode(key())], "the last record of an episode counts"
+
+
+def test_steps_without_an_action_are_read_under_their_former_name(tmp_path):
+    folder = RunFolder(tmp_path)
+    log = folder.queries_path(key())
+    log.parent.mkdir(parents=True)
+    lines = {folder.episodes_path: dataclasses.asdict(episode(key())), log: query_to_json(TIMED)}
+    for path, line in lines.items():
+        former = {{"idle_steps": "held_steps", "idle": "held"}.get(name, name): line[name] for name in line}
+        assert former != line
+        path.write_bytes(json_line(former | {"held_steps": 3}))
+    (result,), (query,) = folder.episodes().values(), read_queries(folder, key())
+    assert (result.idle_steps, query.idle) == (3, TIMED.idle)
+    cell = {"n_episodes": 1, "n_success": 1, "run": "cell", "options": {}, "pc_held": 4.0}
+    assert check(Cell, cell, source="sweep.json").pc_idle == 4
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.INVALID_ACTION])

@@ -90,7 +90,7 @@ def test_csv_has_columns_of_texts_and_clock_where_there_are_any(tmp_path, clock,
     run = RunBuilder.at(tmp_path / "run", config={"clock": clock})
     run.add(episode(key(), requests=RequestCounts(requested=requested)))
     heading, _ = FORMATS["csv"](run.folder).splitlines()
-    assert ("tokens" in heading, "held_steps" in heading) == (requested > 0, clock != "paused")
+    assert ("tokens" in heading, "idle_steps" in heading) == (requested > 0, clock != "paused")
 
 
 def test_the_model_index_is_read_back_by_the_hub(run):

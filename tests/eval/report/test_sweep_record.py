@@ -40,7 +40,7 @@ def row(mode, a, b):
         "control_steps": {
             name: dict.fromkeys(("median", "least", "most"), steps) for name, steps in (("a", a), ("b", b))
         },
-        "pc_held": 3.0,
+        "pc_idle": 3.0,
         "staleness_ms": None,
         "tokens_per_simulated_s": 40.0 if judged else 0.0,
         "success": {"verdict": "non-inferior"} if judged else None,
@@ -133,7 +133,7 @@ def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypa
 def test_a_sweep_without_latency_has_no_columns_of_latency(record):
     for cell in record["cells"]:
         cell |= {"charged_ms": None, "control_steps": None}
-    assert {"solved", "held"} <= cells_of(record).keys()
+    assert {"solved", "idle"} <= cells_of(record).keys()
     assert not {"act", "busy", "a", "b"} & cells_of(record).keys()
 
 

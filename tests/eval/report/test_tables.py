@@ -107,7 +107,7 @@ def narrations(requested, delivered, *, of=100, late_s=0.94, not_graded=0):
 def play(path, clock="profile:jetson-thor-oxygen-2603", *, seconds=6.1, hz=5.0, **texts):
     """The results of a run of four episodes, which took so long and queried so often."""
     said = texts or {"narration": narrations(98, 81), "memory": narrations(100, 89)}
-    timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "held_steps": 25}
+    timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "idle_steps": 25}
     run = RunBuilder.at(path, config={"clock": clock}).add_all("ssst", latency=12345.6, texts=said, **timed)
     return run_rows(run.folder).overall
 

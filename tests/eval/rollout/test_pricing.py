@@ -102,7 +102,7 @@ def test_an_invalid_clock_is_refused_in_one_line(name, problem):
 
 
 def test_zero_latency_is_paused_bit_for_bit(policy, tmp_path):
-    timed = ("latency", "actions_step", "free_step", "continued", "held", "skipped", "spans")
+    timed = ("latency", "actions_step", "free_step", "continued", "idle", "skipped", "spans")
     paused, zero = (records(play(tmp_path, clock=name)) for name in ("paused", "fixed:0"))
     for record in (*paused, *zero):
         for scores in (record.get("texts") or {}).values():
@@ -381,6 +381,6 @@ def test_schedules_with_equal_a_and_b_give_equal_episodes_bit_for_bit(where, pro
 
 def courses(folder):
     """What happened in each episode, and every action to the last bit."""
-    names = ("key", "outcome", "steps", "queries", "held_steps", "continued_steps", "skipped_actions")
+    names = ("key", "outcome", "steps", "queries", "idle_steps", "continued_steps", "skipped_actions")
     names += ("step", "actions_step", "spans", "skipped", "actions")
     return [{name: record[name] for name in names if name in record} for record in records(folder)]

@@ -165,7 +165,7 @@ def test_records_count_the_executed_steps(act, busy, success_at, hold):
     for query in queries:
         sources = [(span.chunk, span.steps) for span in query.spans]
         assert sum(steps for _, steps in sources) == query.steps
-        assert sum(steps for chunk, steps in sources if chunk is None) == query.held
+        assert sum(steps for chunk, steps in sources if chunk is None) == query.idle
         assert sum(steps for chunk, steps in sources if chunk == query.index - 1) == query.continued
 
 

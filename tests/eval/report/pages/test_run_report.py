@@ -101,7 +101,7 @@ def test_control_steps_are_those_of_the_log(tmp_path):
     assert shown["hz"] == 20.0
     assert shown["queries"][1] == {"issued": 5, "actions": 2, "free": 4, "skipped": 1, "late": True}
     assert shown["queries"][0]["late"] is False
-    assert shown["spans"][1:] == [["held", 5, 6], ["continued", 6, 7], ["new", 7, 10]]
+    assert shown["spans"][1:] == [["idle", 5, 6], ["continued", 6, 7], ["new", 7, 10]]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,6 @@ def test_a_policy_without_texts_and_clock_has_nothing_of_either(tmp_path):
     page = write_report([run.path], tmp_path / "out")
     shown = page.read_text().partition('<script type="application/json"')[0]
     assert "random solved 100 % of 1 episode" in shown
-    for word in ("narration", "memory", "staleness", "held", "Mode", "Texts", "Latency", "clock "):
+    for word in ("narration", "memory", "staleness", "idle", "Mode", "Texts", "Latency", "clock "):
         assert word not in shown, word
     assert side(page, key())["texts"] == side(page, key())["truths"] == []
