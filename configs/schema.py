@@ -196,17 +196,17 @@ Fields = Annotated[tuple[PromptField, ...], BeforeValidator(_listed)]
 """The fields that one language task's answers fill: one, or a list."""
 
 
-def read_feedback(declared: Any, source: str) -> dict[str, tuple[PromptField, ...]]:
+def read_prompt_fields(declared: Any, source: str) -> dict[str, tuple[PromptField, ...]]:
     """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
     if not isinstance(declared, Mapping) or isinstance(declared.get("field"), str):
         given, example = reprlib.repr(declared), f"{{'memory': {_FIELD}}}"
         raise UsageError(f"{source} is {given}; give a mapping of language task to field, such as {example}")
-    feedback = check(dict[str, Fields], declared, source=source)
+    fields_by_task = check(dict[str, Fields], declared, source=source)
     try:
-        prompt_fields(feedback)
+        prompt_fields(fields_by_task)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
-    return feedback
+    return fields_by_task
 
 
 class Preset(BaseModel):

@@ -77,7 +77,7 @@ FieldsByTask = Mapping[str, tuple[PromptField, ...]]
 """Language task to the fields that its answers fill."""
 
 
-def prompt_fields(feedback: FieldsByTask) -> tuple[PromptField, ...]:
+def prompt_fields(fields_by_task: FieldsByTask) -> tuple[PromptField, ...]:
     """All fields of a prompt, in the order in which they appear.
 
     Raises:
@@ -85,7 +85,7 @@ def prompt_fields(feedback: FieldsByTask) -> tuple[PromptField, ...]:
             or a task with several fields does not say which part of its answer is which.
     """
     filled: dict[str, str] = {}
-    for task, fields in feedback.items():
+    for task, fields in fields_by_task.items():
         for each in fields:
             if each.field in filled:
                 raise UsageError(
@@ -98,7 +98,9 @@ def prompt_fields(feedback: FieldsByTask) -> tuple[PromptField, ...]:
                     f"language task {task!r} fills {len(fields)} fields; say in `answer` of {each.field!r} "
                     f"which part of its answer that is, such as '{each.field.capitalize()}: {_TEXT}'"
                 )
-    every = sorted((each for fields in feedback.values() for each in fields), key=lambda each: each.field)
+    every = sorted(
+        (each for fields in fields_by_task.values() for each in fields), key=lambda each: each.field
+    )
     replacing = [each.field for each in every if each.role == "instruction"]
     if len(replacing) > 1:
         raise UsageError(f"fields {' and '.join(replacing)} both replace the instruction; give one of them")

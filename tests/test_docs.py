@@ -136,7 +136,7 @@ key = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
 suite = FakeSuite(FakeSuite.published.model_copy(update={"max_steps": 60}))
 cases = [(often, "own") for often in ("", " once", " twice", " three times")]
 for often, source in (*cases, ("", "none")):
-    feedback = EpisodeFeedback(policy.feedback, parse_text_source(source), control_hz=20)
+    feedback = EpisodeFeedback(policy.fields_by_task, parse_text_source(source), control_hz=20)
     world = FakeWorld(language="lift the black bowl and put it back on the plate" + often)
     queries = list(rollout(world, policy.in_world(suite, None), key, suite, feedback=feedback))
     heights = np.concatenate([np.array(query.end_effector)[1:, 2] for query in queries])

@@ -183,7 +183,7 @@ def _check_feedback(player: ResolvedPolicy, run: RunConfig) -> None:
         if player.policy.feedback:
             raise UsageError(f"policy {name} reads its own texts: give their origin, such as --feedback own")
     elif player.policy.kind != "expert":
-        check_feedback([run], player.feedback, policy=name)
+        check_feedback([run], player.fields_by_task, policy=name)
     elif not isinstance(run.feedback, TrueText):
         raise UsageError(f"--feedback {run.feedback}: the expert writes no texts; give truth, or truth:0.5")
 

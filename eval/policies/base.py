@@ -176,7 +176,7 @@ class LoadedPolicy:
     remark: str | None = None  # one line to print before the first episode, or None
     runs_on: Mapping[str, str] = dataclasses.field(default_factory=dict)  # PyTorch's version, device, type
     # Language task to the fields of later prompts that hold its texts.
-    feedback: FieldsByTask = dataclasses.field(default_factory=dict)
+    fields_by_task: FieldsByTask = dataclasses.field(default_factory=dict)
     close: Callable[[], None] = do_nothing  # releases resources outside this process; idempotent
 
     def described(self) -> Self:

@@ -47,8 +47,10 @@ class BatchInference(Protocol):
 class Row(OpenpiQueries):
     """One row of a policy: the queries of one world."""
 
-    def __init__(self, policy: BatchInference, keys: OpenpiKeys, feedback: FieldsByTask, row: int) -> None:
-        super().__init__(keys, feedback)
+    def __init__(
+        self, policy: BatchInference, keys: OpenpiKeys, fields_by_task: FieldsByTask, row: int
+    ) -> None:
+        super().__init__(keys, fields_by_task)
         self._policy = policy
         self._row = row
 
@@ -146,7 +148,7 @@ def _or_error(method: Callable[..., Result], *arguments: Any) -> Result | BaseEx
 def opened_batches(
     policy: BatchInference,
     keys: OpenpiKeys,
-    feedback: FieldsByTask,
+    fields_by_task: FieldsByTask,
     *,
     worlds: int,
     batch_size: int,
@@ -160,13 +162,13 @@ def opened_batches(
     groups = [  # a world's row is its number
         Rows(
             policy,
-            [Row(policy, keys, feedback, row) for row in range(group, worlds, count)],
+            [Row(policy, keys, fields_by_task, row) for row in range(group, worlds, count)],
             pad_to=batch_size if pads else 0,
         )
         for group in range(count)
     ]
     first = BatchSlot(groups[0], keys.interface)
     shown = described(
-        Row(policy, keys, feedback, 0), lambda *_: first, remark=remark, padded_batches=pads, **inputs
+        Row(policy, keys, fields_by_task, 0), lambda *_: first, remark=remark, padded_batches=pads, **inputs
     )
     return dataclasses.replace(shown, groups=groups, runs_on=runs_on(policy))

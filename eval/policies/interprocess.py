@@ -250,7 +250,7 @@ def open_in_worker(
 ) -> LoadedPolicy:
     """A `described` policy of a variant in a worker; `blocks` are the names of all workers' `ImageBlock`s."""
     if policy.opener is not None:
-        return dataclasses.replace(policy.opener(), feedback=policy.feedback)
+        return dataclasses.replace(policy.opener(), fields_by_task=policy.fields_by_task)
     assert policy.interface is not None, "a policy that is served has been opened"
     block = ImageBlock(SharedMemory(blocks[connection.worker])) if blocks else None
     served = PolicyProxy(connection, block, variant, policy.interface)

@@ -61,7 +61,8 @@ def open_policies(
 
         loaded = [open_scripted(policy, resolved.tasks_of(variant), variant) for variant in variants]
     return [
-        each if each.feedback else dataclasses.replace(each, feedback=resolved.feedback) for each in loaded
+        each if each.fields_by_task else dataclasses.replace(each, fields_by_task=resolved.fields_by_task)
+        for each in loaded
     ]
 
 

@@ -56,10 +56,10 @@ def resize_of(declared: Mapping[str, Any], name: str) -> str:
     return str(resize)
 
 
-def assumption(name: str, assumed: OpenpiKeys, feedback: FieldsByTask, remedy: str) -> str:
+def assumption(name: str, assumed: OpenpiKeys, fields_by_task: FieldsByTask, remedy: str) -> str:
     """The remark on a policy that declares no robot and therefore gets the suite's keys."""
     keys = f"the keys of {assumed.robot or assumed.interface.name} ({', '.join(assumed.names)})"
-    if fields := [each.field for each in prompt_fields(feedback)]:
+    if fields := [each.field for each in prompt_fields(fields_by_task)]:
         keys += f" and of its texts ({', '.join([INSTRUCTION, *fields])})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
@@ -80,10 +80,12 @@ class OpenpiQueries:
     follows_mode = False  # see `LoadedPolicy`
     charged_ms: float | None = None
 
-    def __init__(self, keys: OpenpiKeys, feedback: FieldsByTask | None = None) -> None:
+    def __init__(self, keys: OpenpiKeys, fields_by_task: FieldsByTask | None = None) -> None:
         self.keys = keys  # of its observations
-        self.feedback = feedback or {}  # language task to the fields of later prompts that hold its texts
-        self.writes_texts = bool(self.feedback)  # whether its replies may have texts
+        self.fields_by_task = (
+            fields_by_task or {}
+        )  # language task to the fields of later prompts that hold its texts
+        self.writes_texts = bool(self.fields_by_task)  # whether its replies may have texts
         self.number, self._written = -1, 0  # of the last query in the episode, and of texts
         self.answer: Mapping[str, Any] = {}  # to that query
         self.timings_ms: Mapping[str, float] = {}  # stages of that query until its actions
@@ -148,7 +150,7 @@ class OpenpiQueries:
 
         A field that is not a text is a BadAnswerError.
         """
-        texts = [text for task in self.feedback if (text := self._text(task)) is not None]
+        texts = [text for task in self.fields_by_task if (text := self._text(task)) is not None]
         return Reply(
             timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},
             requested=tuple(text.request for text in texts),
@@ -157,7 +159,7 @@ class OpenpiQueries:
 
     def _text(self, task: str) -> Text | None:
         """The text of a language task in the last answer, if that has any of its fields."""
-        fields = self.feedback[task]
+        fields = self.fields_by_task[task]
         found = {each.field: self.answer[each.field] for each in fields if each.field in self.answer}
         for field, text in found.items():
             if not isinstance(text, str):
@@ -187,9 +189,9 @@ class OpenpiPolicy(OpenpiQueries):
     """A policy with openpi's two methods."""
 
     def __init__(
-        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FieldsByTask | None = None
+        self, policy: InferencePolicy, keys: OpenpiKeys, fields_by_task: FieldsByTask | None = None
     ) -> None:
-        super().__init__(keys, feedback)
+        super().__init__(keys, fields_by_task)
         self._policy = policy
 
     def reset(self, key: EpisodeKey) -> None:
@@ -230,7 +232,7 @@ def described(
         in_world=in_world,
         writes_texts=policy.writes_texts,
         follows_mode=policy.follows_mode,
-        feedback=policy.feedback,
+        fields_by_task=policy.fields_by_task,
         history=keys.history,
         remark=remark,
     )

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from configs.paths import absolute
-from configs.schema import PolicyConfig, read_feedback
+from configs.schema import PolicyConfig, read_prompt_fields
 from contracts.errors import UsageError, unknown
 from contracts.interface import Interface
 from contracts.observation import Observation
@@ -123,7 +123,7 @@ def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
             writes_texts=getattr(policy, "writes_texts", False),
             follows_mode=False,
             reports_work=True,
-            feedback=_feedback(policy, target),
+            fields_by_task=_prompt_fields(policy, target),
         )
     adapted, remark = _adapted(policy, target, assumed)
     return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
@@ -131,8 +131,8 @@ def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
 
 def _adapted(policy: Any, target: str, assumed: OpenpiKeys) -> tuple[OpenpiPolicy, str | None]:
     _check_has(policy, target, _OPENPI)
-    keys, feedback, remark = _declaration(policy, target, assumed)
-    return OpenpiPolicy(policy, keys, feedback), remark
+    keys, fields, remark = _declaration(policy, target, assumed)
+    return OpenpiPolicy(policy, keys, fields), remark
 
 
 def _opened_batches(
@@ -146,8 +146,8 @@ def _opened_batches(
             f"policy {target} has infer_batch, so its reset takes rows and the keys of their episodes: "
             "def reset(self, rows, keys)"
         ) from None
-    keys, feedback, remark = _declaration(policy, target, assumed)
-    return opened_batches(policy, keys, feedback, worlds=worlds, batch_size=batch_size, remark=remark)
+    keys, fields, remark = _declaration(policy, target, assumed)
+    return opened_batches(policy, keys, fields, worlds=worlds, batch_size=batch_size, remark=remark)
 
 
 def _declaration(
@@ -161,14 +161,14 @@ def _declaration(
     if interface is not None:
         keys = sized_keys(_checked(interface, target))
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
-    feedback = _feedback(policy, target)
-    remark = None if keys else assumption(target, assumed, feedback, remedy)
+    fields = _prompt_fields(policy, target)
+    remark = None if keys else assumption(target, assumed, fields, remedy)
     declared = {name: getattr(policy, name) for name in _DECLARED if hasattr(policy, name)}
     history = getattr(policy, "history_steps", 0)
     if type(history) is not int or history < 0:
         raise UsageError(f"policy {target}: its history_steps is {history!r}; give a number of control steps")
     keys = dataclasses.replace(named(keys or assumed, target, declared), history=history)
-    return keys, feedback, remark
+    return keys, fields, remark
 
 
 def _resized(policy: Any, target: str) -> Policy:
@@ -178,9 +178,9 @@ def _resized(policy: Any, target: str) -> Policy:
     return cast("Policy", WithDefaults(policy, sizes, how))
 
 
-def _feedback(policy: Any, target: str) -> FieldsByTask:
+def _prompt_fields(policy: Any, target: str) -> FieldsByTask:
     declared = getattr(policy, "feedback", None)
-    return read_feedback({} if declared is None else declared, f"feedback of policy {target}")
+    return read_prompt_fields({} if declared is None else declared, f"feedback of policy {target}")
 
 
 def makes_policy(given: Any) -> bool:

@@ -237,8 +237,10 @@ class PolicyClient:
 class RemotePolicy(OpenpiPolicy):
     """A policy behind a server of openpi's protocol."""
 
-    def __init__(self, client: PolicyClient, keys: OpenpiKeys, feedback: FieldsByTask | None = None) -> None:
-        super().__init__(client, keys, feedback)
+    def __init__(
+        self, client: PolicyClient, keys: OpenpiKeys, fields_by_task: FieldsByTask | None = None
+    ) -> None:
+        super().__init__(client, keys, fields_by_task)
         self.client = client
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:

@@ -154,7 +154,7 @@ class ResolvedPolicy:
         return self.policy.kind in ("oxygen", "python", "lerobot")
 
     @property
-    def feedback(self) -> FieldsByTask:
+    def fields_by_task(self) -> FieldsByTask:
         """Language task to the fields of later prompts that hold its texts."""
         return {task.name: task.feedback for task in self.tasks if task.feedback}
 

@@ -45,7 +45,7 @@ def open_scripted(
         inputs={"privileged_state": True} if policy.kind == "expert" else {"nothing": True},
         in_world=in_world,
         writes_texts=generates_text,
-        feedback={} if age_s is None else EXPERTS_MEMORY,
+        fields_by_task={} if age_s is None else EXPERTS_MEMORY,
         opener=functools.partial(open_scripted, policy, tasks, config, noise=noise),
     )
 

@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import check
-from configs.schema import Fields, read_feedback
+from configs.schema import Fields, read_prompt_fields
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError, unknown
 from contracts.interface import Camera
@@ -116,10 +116,10 @@ def _policy_of(
         keys = named(roboarena.keys, url, metadata)
         return opened(RoboArenaPolicy(client, keys, roboarena), server_metadata=recorded)
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
-    feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
+    fields = read_prompt_fields(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
     remedy = "for another robot, --policy-kwargs embodiment=NAME."
-    remark = None if keys else assumption(url, assumed, feedback, remedy)
-    policy = RemotePolicy(client, named(keys or assumed, url, metadata), feedback)
+    remark = None if keys else assumption(url, assumed, fields, remedy)
+    policy = RemotePolicy(client, named(keys or assumed, url, metadata), fields)
     return opened(policy, remark=remark, server_metadata=recorded)
 
 

@@ -142,7 +142,7 @@ def run_episode(
     config, task = variant.run.config, variant.plan.tasks[job.task]
     recorder = variant.record(variant.run, task, job.key)
     feedback = None
-    if fields := variant.policy.feedback:
+    if fields := variant.policy.fields_by_task:
         feedback = EpisodeFeedback(fields, config.feedback or OWN, control_hz=task.protocol.control_hz)
     try:
         outcome = Outcome.TIMEOUT

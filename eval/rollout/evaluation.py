@@ -157,12 +157,12 @@ def _play(
 
 def _remark_on_empty_fields(variant: LoadedVariant[EpisodeResult], rows: RunRows) -> str | None:
     """A line on fields of a policy's prompt that it never filled in the whole run."""
-    config, feedback = variant.run.config, variant.policy.feedback
+    config, fields = variant.run.config, variant.policy.fields_by_task
     episodes = {key: each for key, each in rows.records.episodes.items() if graded_only([each])}
     is_writing = any(each.requests.requested > each.requests.finished for each in episodes.values())
-    if not feedback or not episodes or is_writing or not variant.policy.writes_texts:
+    if not fields or not episodes or is_writing or not variant.policy.writes_texts:
         return None
-    silent = dict(feedback)
+    silent = dict(fields)
     for key in episodes:
         for text in (text for query in rows.records.queries(key) for text in query.delivered):
             if text.task in silent and parse_answer(text.text, silent[text.task]) is not None:

@@ -29,10 +29,10 @@ class NoTruthError(UsageError):
 class EpisodeFeedback:
     """The texts fed back in one episode. For each query: `observed`, then `delivered` with its texts."""
 
-    def __init__(self, feedback: FieldsByTask, source: TextSource, *, control_hz: float) -> None:
+    def __init__(self, fields_by_task: FieldsByTask, source: TextSource, *, control_hz: float) -> None:
         """Begin an episode without texts."""
-        self._feedback = feedback
-        self._fields = prompt_fields(feedback)
+        self._fields_by_task = fields_by_task
+        self._fields = prompt_fields(fields_by_task)
         self._source = source
         is_true = isinstance(source, TrueText)
         self._truth_late = steps_in(1e3 * source.age_s, control_hz) if is_true else None
@@ -42,7 +42,7 @@ class EpisodeFeedback:
         self._queries: list[tuple[int, Truth | None]] = []
         self._truth_error: str | None = None  # why a world failed to provide the truth
         if isinstance(source, Frozen):
-            for fields in feedback.values():
+            for fields in fields_by_task.values():
                 self._add(parse_answer(source.text, fields), step=None, observed_step=None)
 
     def observed(
@@ -58,7 +58,7 @@ class EpisodeFeedback:
         self._queries.append((step, truth))
         self._truth_error = error
         if self._truth_late is not None:
-            for task in self._feedback:
+            for task in self._fields_by_task:
                 self._add(self._true_texts(task, truth), step=step + self._truth_late, observed_step=step)
         fed: dict[str, FedText] = {}
         for field, applied in self._applied.items():
@@ -78,16 +78,16 @@ class EpisodeFeedback:
         if not isinstance(self._source, Own | DelayedTruth):
             return
         for text in sorted(texts, key=lambda each: (each.delivery_step, each.requested_query)):
-            if text.task in self._feedback:
+            if text.task in self._fields_by_task:
                 observed_step, truth = self._queries[text.requested_query]
-                fed = parse_answer(text.text, self._feedback[text.task])
+                fed = parse_answer(text.text, self._fields_by_task[text.task])
                 if fed is not None and isinstance(self._source, DelayedTruth):
                     fed = self._true_texts(text.task, truth)
                 self._add(fed, step=text.step, observed_step=observed_step)
 
     def _true_texts(self, task: str, truth: Truth | None) -> dict[str, str]:
         found: dict[str, str] = {}
-        for field, name in true_tasks(task, self._feedback[task]).items():
+        for field, name in true_tasks(task, self._fields_by_task[task]).items():
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 why = f" ({self._truth_error})" if self._truth_error else ""

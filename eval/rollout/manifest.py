@@ -47,12 +47,12 @@ def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolic
             wordings=config.wordings,
             states=whole.sources(suite),
             clock=timing,
-            feedback=str(config.feedback or OWN) if policy.feedback else None,
+            feedback=str(config.feedback or OWN) if policy.fields_by_task else None,
         )
         for name, suite in whole.suites.items()
     }
     fields: dict[str, Any] = {}  # and what differs from the default of each
-    for each in prompt_fields(policy.feedback):
+    for each in prompt_fields(policy.fields_by_task):
         fields[each.field] = each.format
         for part in dataclasses.fields(each):
             value = getattr(each, part.name)

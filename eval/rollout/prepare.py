@@ -128,7 +128,7 @@ def prepare(
     assumed = keys_of_suite(plans[0].tasks[0].suite.interface)
     resolved = dataclasses.replace(resolve_policy(configs[0]), assumed=assumed, given=policy)
     if resolved.policy.kind == "oxygen":  # others say only when loaded which fields their prompts have
-        check_feedback(configs, resolved.feedback, policy=resolved.policy.name)
+        check_feedback(configs, resolved.fields_by_task, policy=resolved.policy.name)
     limit_s = query_limit_s(resolved.policy, query_timeout_s)
     check_playable(
         *plans,
@@ -166,7 +166,7 @@ def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluat
     if evaluation.policy.interface is None and policy.interface is not None:
         plans = [variant.plan for variant in evaluation.variants]
         check_playable(*plans, interface=policy.interface, image_sizes=policy.image_sizes)
-    check_feedback(configs, policy.feedback, policy=name, follows_mode=policy.follows_mode)
+    check_feedback(configs, policy.fields_by_task, policy=name, follows_mode=policy.follows_mode)
     variants = evaluation.variants
     if not any(policy.writes_texts for policy in policies):
         if evaluation.mode_is_default:
@@ -286,7 +286,7 @@ def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
 
 
 def check_feedback(
-    configs: Sequence[RunConfig], feedback: FieldsByTask, *, policy: str, follows_mode: bool = True
+    configs: Sequence[RunConfig], fields_by_task: FieldsByTask, *, policy: str, follows_mode: bool = True
 ) -> None:
     """Reject a source of texts that the policy's prompt does not have, or cannot get.
 
@@ -295,7 +295,7 @@ def check_feedback(
     Raises:
         UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
     """
-    fields, modes_of = prompt_fields(feedback), defaultdict[TextSource, set[str]](set)
+    fields, modes_of = prompt_fields(fields_by_task), defaultdict[TextSource, set[str]](set)
     for config in configs:
         if config.feedback is not None:
             modes_of[config.feedback].add(config.mode)
@@ -310,15 +310,15 @@ def check_feedback(
                 f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
                 "mode, or --feedback none or truth"
             )
-        if isinstance(source, Frozen) and len(feedback) > 1:
+        if isinstance(source, Frozen) and len(fields_by_task) > 1:
             raise UsageError(
-                f"--feedback {source} is the answer of one language task, and {' and '.join(feedback)} fill "
-                "the prompt; choose own, none, truth or truth-delayed"
+                f"--feedback {source} is the answer of one language task, and "
+                f"{' and '.join(fields_by_task)} fill the prompt; choose own, none, truth or truth-delayed"
             )
-        (answered, *_) = feedback.values()  # in the order of the answer
+        (answered, *_) = fields_by_task.values()  # in the order of the answer
         if isinstance(source, Frozen) and parse_answer(source.text, answered) is None:
             example = write_answer({each.field: "TEXT" for each in fields}, answered).replace("\n", " ")
-            task = " ".join(feedback)
+            task = " ".join(fields_by_task)
             fault = f"is not an answer of language task {task}" if source.text else "has no text"
             raise UsageError(f"--feedback {str(source)!r} {fault}; give {f'frozen:{example}'!r}")
 

@@ -140,8 +140,8 @@ def _check_rollouts(rollouts: RunConfig, training: TrainingConfig, options: Trai
     interface = dataclasses.replace(
         embodiment(training.embodiment).interface, name=options.model, horizon=training.model.horizon
     )
-    feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
-    check_feedback([rollouts], feedback, policy=options.model)
+    fields = {task.name: task.feedback for task in training.tasks if task.feedback}
+    check_feedback([rollouts], fields, policy=options.model)
     check_playable(make_plan(rollouts), interface=interface)
 
 

@@ -8,7 +8,14 @@ from configs.errors import check
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names, overlay
 from configs.profile import ProfileConfig
-from configs.schema import PolicyConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig, read_feedback
+from configs.schema import (
+    PolicyConfig,
+    RunConfig,
+    SuiteConfig,
+    SweepConfig,
+    VariantsConfig,
+    read_prompt_fields,
+)
 from contracts.errors import UsageError, unknown
 from contracts.motion import Drift, Shuttle, Static, parse_motion
 from contracts.prompt import PromptField, cleaned, compose, parse_answer, prompt_fields, write_answer
@@ -227,5 +234,5 @@ def test_an_answer_with_two_fields_is_read_whole_or_not_at_all():
 )
 def test_a_wrong_declaration_is_one_clear_line(declared, words):
     with pytest.raises(UsageError) as refused:
-        read_feedback(declared, "my policy")
+        read_prompt_fields(declared, "my policy")
     assert all(word in str(refused.value) for word in words), refused.value

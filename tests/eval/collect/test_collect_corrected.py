@@ -140,7 +140,7 @@ def collected(folder, monkeypatch, acting, *, success_at=None, **changes):
     """The demonstration of an episode, and the memory in the prompt of each of its frames."""
     without_physics(monkeypatch, lambda task: FakeWorld(success_at=success_at))
     options = config(suites=("libero_object",), task_ids=(0,), init_ids=(0,), keep_failures=True, **changes)
-    policy = dataclasses.replace(opened(acting), feedback=MEMORY if options.feedback else {})
+    policy = dataclasses.replace(opened(acting), fields_by_task=MEMORY if options.feedback else {})
     assert collect_from(lambda _: policy, options, folder, workers=1) == 0
     (stored,) = EpisodeStore(folder).demonstrations()
     rows = stored.rows()

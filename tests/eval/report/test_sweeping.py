@@ -217,7 +217,7 @@ def test_the_order_of_records_changes_no_number(tmp_path, policy):
 
 def test_texts_in_prompts_have_an_age_by_default(tmp_path, policy, monkeypatch):
     fed = {"narration": (PromptField(field="memory", format="Memory: {text}"),)}
-    loaded = dataclasses.replace(opened(policy), feedback=fed)
+    loaded = dataclasses.replace(opened(policy), fields_by_task=fed)
     monkeypatch.setattr(executor, "open_policies", lambda _, variants, **__: [loaded] * len(variants))
     grid = GridConfig(mode=["actions", "isolated"], replan_steps=[1])  # several queries, the first without
     folder = swept(tmp_path, ASKED, grids=(grid,))

@@ -180,7 +180,7 @@ class Mute(FakeWorld):
 
 @pytest.mark.parametrize("source", ["truth", "truth-delayed"])
 def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monkeypatch, capsys):
-    reader = dataclasses.replace(opened(Writer("lifted it")), feedback=MEMORY)
+    reader = dataclasses.replace(opened(Writer("lifted it")), fields_by_task=MEMORY)
     monkeypatch.setattr(executor, "open_policies", lambda *_, **__: [reader])
     without_physics(monkeypatch, lambda task: Mute())
     said = f"--feedback {source}: the world has no truth of 'memory'; choose own, none or frozen:TEXT"
@@ -338,7 +338,7 @@ COUNTER = """
 def prompts_of(policy):
     """The prompts of an episode of four queries."""
     acting = policy.in_world(None, None)
-    feedback = EpisodeFeedback(policy.feedback, OWN, control_hz=20)
+    feedback = EpisodeFeedback(policy.fields_by_task, OWN, control_hz=20)
     return [query.prompt for query in rollout(FakeWorld(), acting, KEYS[0], FakeSuite(), feedback=feedback)]
 
 
