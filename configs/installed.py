@@ -79,20 +79,20 @@ def imported_version(name: str) -> str:
         UsageError: Python has imported a module of that name from elsewhere, or would.
         PackageNotFoundError: It is not installed.
     """
-    found = distribution(name)
-    for module, place in _modules(found).items():
+    dist = distribution(name)
+    for module, place in _modules(dist).items():
         origin = _origin(module)
         if origin is None:
             raise UsageError(
-                f"{name} {found.version} is installed in {found.locate_file('')}, but without its module "
-                f"{module!r}: {reinstall(name, found.version)}"
+                f"{name} {dist.version} is installed in {dist.locate_file('')}, but without its module "
+                f"{module!r}: {reinstall(name, dist.version)}"
             )
         if place not in (origin, *origin.parents):
             raise UsageError(
-                f"{module!r} is imported from {origin}, and {name} {found.version} is installed at {place}: "
+                f"{module!r} is imported from {origin}, and {name} {dist.version} is installed at {place}: "
                 f"{_remedy(module, origin)}"
             )
-    return found.version
+    return dist.version
 
 
 def identify(name: str) -> Installed:
@@ -108,15 +108,15 @@ def identify(name: str) -> Installed:
 
 def check_submodules(name: str) -> None:
     """Raise a UsageError if a module that was imported as a part of a distribution is not among its files."""
-    found = distribution(name)
-    owned = {os.path.realpath(str(found.locate_file(file))) for file in found.files or ()}
-    roots = tuple(f"{module}." for module in _modules(found))
+    dist = distribution(name)
+    owned = {os.path.realpath(str(dist.locate_file(file))) for file in dist.files or ()}
+    roots = tuple(f"{module}." for module in _modules(dist))
     for module, loaded in list(sys.modules.items()):
         file = getattr(loaded, "__file__", None)
         if file and module.startswith(roots) and os.path.realpath(file) not in owned:
             raise UsageError(
-                f"{module!r} is imported from {file}, which does not belong to {name} {found.version}, "
-                f"installed in {found.locate_file('')}: remove that file"
+                f"{module!r} is imported from {file}, which does not belong to {name} {dist.version}, "
+                f"installed in {dist.locate_file('')}: remove that file"
             )
 
 
@@ -127,7 +127,7 @@ def distribution_of(module: str) -> str | None:
     """
     file = getattr(sys.modules.get(module), "__file__", None)
     places, own = Path(file or "").resolve().parents, Path(__file__).resolve().parents[1]
-    sources = ((found.name, _source_tree(found)) for found in distributions())
+    sources = ((dist.name, _source_tree(dist)) for dist in distributions())
     editable = (name for name, source in sources if file and source in places and source != own)
     return next(editable, None) or next(iter(_names_by_module().get(module.partition(".")[0], ())), None)
 
@@ -163,28 +163,28 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _modules(found: Distribution) -> dict[str, Path]:
+def _modules(dist: Distribution) -> dict[str, Path]:
     """The top-level modules of a distribution: of each the file that defines it, or a folder around it."""
-    return _modules_in(found.name, str(found.locate_file("")))
+    return _modules_in(dist.name, str(dist.locate_file("")))
 
 
 @functools.cache
 def _modules_in(name: str, folder: str) -> dict[str, Path]:
-    found = distribution(name)
-    source = _source_tree(found)
-    if source is not None or found.read_text("RECORD") is None:
-        listed = (found.read_text("top_level.txt") or name.replace("-", "_")).split()
+    dist = distribution(name)
+    source = _source_tree(dist)
+    if source is not None or dist.read_text("RECORD") is None:
+        listed = (dist.read_text("top_level.txt") or name.replace("-", "_")).split()
         place = source or Path(folder).resolve()
         return {module: place for module in listed if module not in _COMMON and _origin(module) is not None}
     defined: dict[tuple[str, ...], Any] = {}
-    for file in found.files or ():
+    for file in dist.files or ():
         stem, _, suffix = file.name.partition(".")
         if file.name == "__init__.py" and file.parts[0] != "..":
             defined[file.parts[:-1]] = file
         elif len(file.parts) == 1 and f".{suffix}" in (".py", *EXTENSION_SUFFIXES):
             defined[(stem,)] = file
     return {
-        ".".join(module): Path(str(found.locate_file(file))).resolve()
+        ".".join(module): Path(str(dist.locate_file(file))).resolve()
         for module, file in defined.items()
         if module[0] not in _COMMON and not any(module[:depth] in defined for depth in range(1, len(module)))
     }
@@ -216,21 +216,21 @@ def _remedy(module: str, origin: Path) -> str:
     return f"take {entry} out of sys.path"
 
 
-def _source_tree(found: Distribution) -> Path | None:
+def _source_tree(dist: Distribution) -> Path | None:
     """The folder that an editable installation imports from; None for any other."""
-    direct = _direct_url(found)
+    direct = _direct_url(dist)
     if direct.get("dir_info", {}).get("editable"):
         return Path(unquote(urlsplit(direct["url"]).path)).resolve()
-    folder = Path(str(found.locate_file(""))).resolve()
+    folder = Path(str(dist.locate_file(""))).resolve()
     # What `setup.py develop` leaves, or a build, in a checkout that is on Python's path.
-    is_checkout = found.read_text("RECORD") is None and folder.name not in ("site-packages", "dist-packages")
+    is_checkout = dist.read_text("RECORD") is None and folder.name not in ("site-packages", "dist-packages")
     return folder if is_checkout else None
 
 
-def _direct_url(found: Distribution) -> dict[str, Any]:
+def _direct_url(dist: Distribution) -> dict[str, Any]:
     """Where a distribution was installed from (PEP 610); empty for an index, and for conda's own builds."""
-    text = found.read_text("direct_url.json")
-    if text is None or (found.read_text("INSTALLER") or "").strip() == "conda":
+    text = dist.read_text("direct_url.json")
+    if text is None or (dist.read_text("INSTALLER") or "").strip() == "conda":
         return {}
     try:
         direct = json.loads(text)
@@ -241,11 +241,11 @@ def _direct_url(found: Distribution) -> dict[str, Any]:
 
 @functools.cache
 def _identified(name: str, folder: str) -> Installed:
-    found = distribution(name)
-    source, direct = _source_tree(found), _direct_url(found)
+    dist = distribution(name)
+    source, direct = _source_tree(dist), _direct_url(dist)
     origin: dict[str, Any] = {}
-    if source is not None or found.read_text("RECORD") is None:
-        files = sorted(_code_of(found))
+    if source is not None or dist.read_text("RECORD") is None:
+        files = sorted(_code_of(dist))
         if source is None:
             origin = {"recorded": False}
         else:
@@ -259,8 +259,8 @@ def _identified(name: str, folder: str) -> Installed:
             if commit := direct.get("vcs_info", {}).get("commit_id"):
                 origin["commit"] = commit
         read = {
-            file: _content(Path(str(found.locate_file(file))))
-            for file in sorted(found.files or (), key=str)
+            file: _content(Path(str(dist.locate_file(file))))
+            for file in sorted(dist.files or (), key=str)
             if file.suffix in _READ and file.parts[0] != ".." and not file.parts[0].endswith(".dist-info")
         }
         digest = _digest((file.as_posix(), content) for file, content in read.items())
@@ -268,14 +268,12 @@ def _identified(name: str, folder: str) -> Installed:
         hashes = {file: file.hash.value for file in read if file.hash and file.hash.mode == "sha256"}
         if changed := [str(file) for file, wanted in hashes.items() if _decoded(wanted) != read[file]]:
             origin["changed"] = changed
-    return Installed(
-        name=found.name, version=found.version, folder=Path(folder), origin=origin, digest=digest
-    )
+    return Installed(name=dist.name, version=dist.version, folder=Path(folder), origin=origin, digest=digest)
 
 
-def _code_of(found: Distribution) -> Iterator[Path]:
+def _code_of(dist: Distribution) -> Iterator[Path]:
     """The files of a distribution's modules that are read, where no record lists them."""
-    for module in _modules(found):
+    for module in _modules(dist):
         origin = _origin(module)
         if origin is not None and origin.suffix and origin.name != "__init__.py":
             yield origin

@@ -48,20 +48,20 @@ class TaskCheck:
 
 def check_task(suite: Suite, task: Task, *, play: bool = True) -> TaskCheck:
     """Open a task, look at it, and with `play` see whether anything solves it."""
-    found = TaskCheck(task=task)
+    check = TaskCheck(task=task)
     try:
         suite.check([task])
         with contextlib.closing(suite.open(task)) as world:
-            _check_begin(suite, world, found)
-            if play and not found.results:
-                _check_play(suite, world, found)
+            _check_begin(suite, world, check)
+            if play and not check.results:
+                _check_play(suite, world, check)
     except UsageError as error:
-        found.say(str(error), Status.FAIL)
+        check.say(str(error), Status.FAIL)
     except Exception as error:  # noqa: BLE001 - a user's task may break its simulator anywhere
-        found.say(one_line(error), Status.FAIL, "look at its files, and at those of a task that opens")
-    if not found.results:
-        found.say("opens", Status.OK)
-    return found
+        check.say(one_line(error), Status.FAIL, "look at its files, and at those of a task that opens")
+    if not check.results:
+        check.say("opens", Status.OK)
+    return check
 
 
 def check_conformance(suite: Suite, task: Task) -> CheckResult:
@@ -74,27 +74,27 @@ def check_conformance(suite: Suite, task: Task) -> CheckResult:
     return CheckResult.of("worlds", "the same actions give the same bits, and all is as declared")
 
 
-def _check_begin(suite: Suite, world: World, found: TaskCheck) -> None:
+def _check_begin(suite: Suite, world: World, check: TaskCheck) -> None:
     world.reset(init_id=0, seed=_SEED, settle_steps=suite.protocol.settle_steps)
     images = list(world.observe().images.values())
     height = min(map(len, images), default=0)
-    found.pictures = np.concatenate([image[:height] for image in images], axis=1) if images else None
+    check.pictures = np.concatenate([image[:height] for image in images], axis=1) if images else None
     if world.progress() == 1.0:
-        found.say("the goal is true at the start", Status.FAIL, "change the goal, or where things begin")
+        check.say("the goal is true at the start", Status.FAIL, "change the goal, or where things begin")
     elif isinstance(world, ReachWorld) and (beyond := world.out_of_reach()):
-        found.say(f"unreachable: {beyond}", Status.FAIL, "move it, or change the goal")
+        check.say(f"unreachable: {beyond}", Status.FAIL, "move it, or change the goal")
 
 
-def _check_play(suite: Suite, world: World, found: TaskCheck) -> None:
-    task, limit = found.task, suite.protocol.max_steps
+def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
+    task, limit = check.task, suite.protocol.max_steps
     for name, policy in _baselines(suite):
         solved, steps = _play(suite, world, task, policy, is_blind=True)
         if solved:
             status = Status.FAIL if name == "holding still" else Status.WARN
-            found.say(f"{name} solves it in {steps} control steps", status, "make the goal harder")
+            check.say(f"{name} solves it in {steps} control steps", status, "make the goal harder")
     _, no_truth = read_truth(world)
     if no_truth is not None:
-        found.say(f"no truth: {no_truth}", Status.WARN)
+        check.say(f"no truth: {no_truth}", Status.WARN)
     outcome = "no expert plays it"
     if task in suite.expert_tasks():
         try:
@@ -105,15 +105,15 @@ def _check_play(suite: Suite, world: World, found: TaskCheck) -> None:
             solved, steps = _play(suite, world, task, expert)
             outcome = f"the expert solves it in {steps} of {limit} control steps"
             if not solved:
-                found.say(
+                check.say(
                     f"the expert does not solve it in {limit} control steps (progress "
                     f"{world.progress():.0%})",
                     Status.WARN,
                     "look whether it can be done at all, in the picture, or with --policy expert --video all",
                 )
                 return
-    if not any(each.status is Status.FAIL for each in found.results):
-        found.say(f"opens, is not solved by chance; {outcome}", Status.OK)
+    if not any(each.status is Status.FAIL for each in check.results):
+        check.say(f"opens, is not solved by chance; {outcome}", Status.OK)
 
 
 def _baselines(suite: Suite) -> Iterator[tuple[str, ScriptedPolicy]]:

@@ -108,8 +108,8 @@ class JobQueue(Generic[JobT]):
 
     def next_for(self, worker: int) -> JobT | None:
         """The next job for a worker; None if none is left."""
-        own = self._begun.get(worker)
-        if not own:
+        begun = self._begun.get(worker)
+        if not begun:
             left = {task: episodes for task, episodes in self._waiting.items() if episodes}
             if left:
                 task = self._task_of.pop(worker, None)
@@ -117,14 +117,14 @@ class JobQueue(Generic[JobT]):
                     workers = Counter(self._task_of.values())
                     task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
                 self._task_of[worker] = task
-                own = left[task].popleft()
+                begun = left[task].popleft()
             else:  # steal the last job of the started episode with the most jobs left
                 longest = max(self._begun.values(), key=len, default=None)
-                own = deque([longest.pop()]) if longest else deque()
-            self._begun[worker] = own
-        if not own:
+                begun = deque([longest.pop()]) if longest else deque()
+            self._begun[worker] = begun
+        if not begun:
             return None
-        job = own.popleft()
+        job = begun.popleft()
         self._on_begin(worker, job)
         return job
 

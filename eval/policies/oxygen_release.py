@@ -69,11 +69,11 @@ class ReleaseMetadata:
 def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
     """The metadata of OxyGen's server; a run in another mode than the server's is a UsageError."""
     read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
-    own = _MODES[read.effective_infer_api]
-    if any(mode != own for mode in modes):
+    served = _MODES[read.effective_infer_api]
+    if any(mode != served for mode in modes):
         raise UsageError(
-            f"{url} runs infer_api {read.effective_infer_api}, which is mode {own}, and this run is in "
-            f"{', '.join(dict.fromkeys(modes))}; give --mode {own}, or start the server with another "
+            f"{url} runs infer_api {read.effective_infer_api}, which is mode {served}, and this run is in "
+            f"{', '.join(dict.fromkeys(modes))}; give --mode {served}, or start the server with another "
             "--execution"
         )
     batches = read.effective_infer_api == "continuous_batching"
@@ -144,8 +144,8 @@ class OxygenReleasePolicy(RemotePolicy):
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the server's own stages, milliseconds."""
         timings = timings_of(answer, "policy_timing")
-        own = {name.removesuffix("_ms"): timings[name] for name in _TIMINGS if name in timings}
-        return {**super().stages(answer, answer_ms), **own}
+        stages = {name.removesuffix("_ms"): timings[name] for name in _TIMINGS if name in timings}
+        return {**super().stages(answer, answer_ms), **stages}
 
     def complete(self) -> Reply:
         """The texts that came with the actions.

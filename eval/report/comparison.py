@@ -69,8 +69,8 @@ def requested_texts(queries: Sequence[QueryRecord]) -> list[RequestedText]:
     """All texts requested in an episode, in order."""
     ended: dict[int, tuple[QueryRecord, Text | None]] = {}
     for query in queries:
-        ended |= {each.request_id: (query, None) for each in query.dropped}
-        ended |= {each.request_id: (query, each) for each in query.delivered}
+        ended |= {request.request_id: (query, None) for request in query.dropped}
+        ended |= {text.request_id: (query, text) for text in query.delivered}
     return [
         RequestedText(request=request, asked=query, ended=at, text=text)
         for query in queries
@@ -149,7 +149,7 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
                 for side in (0, 1)
             )
             rate_a, rate_b = percentage(shares_a), percentage(shares_b)
-            states = [each.key.state for each in episodes]
+            states = [episode.key.state for episode in episodes]
             gain = difference(shares_b, shares_a, states)  # the drop from B to A
             if rate_a is not None and rate_b is not None and gain is not None:
                 values = {"a": rate_a.pc, "b": rate_b.pc, "difference": gain.pc}
@@ -279,7 +279,7 @@ class PairTable:
         if not self.paired:
             return min(map(_independent, (self.a, self.b)))
         differences = [b.solved - a.solved for a, b in zip(self.a, self.b, strict=True)]
-        return independent_share(differences, [each.state for each in self.a])
+        return independent_share(differences, [episode.state for episode in self.a])
 
     @functools.cached_property
     def counts(self) -> Counts:
@@ -289,7 +289,7 @@ class PairTable:
             only_a, only_b, pairs = share * self.only_a, share * self.only_b, share * self.graded
             return PairCounts(only_a=only_a, only_b=only_b, pairs=pairs)
         (solved_a, of_a), (solved_b, of_b) = (
-            (_independent(side) * sum(each.solved for each in side), _independent(side) * len(side))
+            (_independent(side) * sum(episode.solved for episode in side), _independent(side) * len(side))
             for side in (self.a, self.b)
         )
         return TwoRates(solved_a=solved_a, of_a=of_a, solved_b=solved_b, of_b=of_b)
@@ -297,12 +297,12 @@ class PairTable:
     @property
     def solved_a(self) -> int:
         """Graded episodes that A solved."""
-        return sum(each.solved for each in self.a)
+        return sum(episode.solved for episode in self.a)
 
     @property
     def solved_b(self) -> int:
         """Graded episodes that B solved."""
-        return sum(each.solved for each in self.b)
+        return sum(episode.solved for episode in self.b)
 
     @property
     def percent_a(self) -> float | None:
@@ -317,12 +317,12 @@ class PairTable:
     @property
     def seeds_a(self) -> Seeds | None:
         """A's success rates by seed; None with one seed."""
-        return Seeds.of((each.seed, each.solved) for each in self.a)
+        return Seeds.of((episode.seed, episode.solved) for episode in self.a)
 
     @property
     def seeds_b(self) -> Seeds | None:
         """The same for B."""
-        return Seeds.of((each.seed, each.solved) for each in self.b)
+        return Seeds.of((episode.seed, episode.solved) for episode in self.b)
 
     @property
     def difference(self) -> float | None:
@@ -349,7 +349,9 @@ class PairTable:
 
 
 def _independent(episodes: Sequence[Graded]) -> float:
-    return independent_share([each.solved for each in episodes], [each.state for each in episodes])
+    return independent_share(
+        [episode.solved for episode in episodes], [episode.state for episode in episodes]
+    )
 
 
 def is_graded(pair: Pair) -> bool:
@@ -373,8 +375,8 @@ def outcomes_apart(a: Sequence[EpisodeResult], b: Sequence[EpisodeResult]) -> Pa
     """The outcomes of episodes that are not paired."""
     return PairTable(
         n_episodes=min(len(a), len(b)),
-        a=[_graded(each) for each in graded_only(a)],
-        b=[_graded(each) for each in graded_only(b)],
+        a=[_graded(episode) for episode in graded_only(a)],
+        b=[_graded(episode) for episode in graded_only(b)],
         n_errors_a=len(a) - len(graded_only(a)),
         n_errors_b=len(b) - len(graded_only(b)),
         paired=False,
@@ -502,7 +504,7 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
     def outcomes(suites: Collection[str]) -> PairTable:
         if paired:
             return outcomes_of([pair for pair in pairs if pair[0].key.suite in suites])
-        of_a, of_b = ([each for each in of.values() if each.key.suite in suites] for of in (a, b))
+        of_a, of_b = ([episode for episode in of.values() if episode.key.suite in suites] for of in (a, b))
         return outcomes_apart(of_a, of_b)
 
     suites = dict.fromkeys(key.suite for key in sorted(a) if not paired or key in b)
@@ -517,7 +519,7 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         a=identities[0],
         b=identities[1],
         overall=overall,
-        per_suite={each: outcomes([each]) for each in suites},
+        per_suite={suite: outcomes([suite]) for suite in suites},
         actions=action_difference(queries),
         latency=_latency(queries),
         texts=compare_texts(queries, in_pairs=identities[0].clock == PAUSED),

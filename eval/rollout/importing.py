@@ -145,10 +145,10 @@ def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
                 f"{file}: tasks[{number}].num_episodes is {task.num_episodes}, and it has "
                 f"{len(task.episodes)}; give the whole file"
             )
-        for place, each in enumerate(task.episodes):
+        for place, episode in enumerate(task.episodes):
             where = f"tasks[{number}].episodes[{place}]"
-            failed = each.failure_reason
-            success = each.metrics.get("success", False if failed else None)
+            failed = episode.failure_reason
+            success = episode.metrics.get("success", False if failed else None)
             if success not in (True, False):
                 raise UsageError(f"{file}: {where}.metrics.success is {success!r}; give true or false")
             invalid = failed == Outcome.INVALID_ACTION
@@ -158,12 +158,12 @@ def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
                     where=where,
                     suite=suite,
                     task=task.task,
-                    trial=each.episode_id if each.init_id is None else each.init_id,
-                    seed=read.seed if each.seed is None else each.seed,
+                    trial=episode.episode_id if episode.init_id is None else episode.init_id,
+                    seed=read.seed if episode.seed is None else episode.seed,
                     outcome=raised if failed else Outcome.SUCCESS if success else Outcome.FAILURE,
-                    steps=each.steps or 0,
-                    wall_s=each.elapsed_sec or 0.0,
-                    error=(each.failure_detail or failed) if failed else None,
+                    steps=episode.steps or 0,
+                    wall_s=episode.elapsed_sec or 0.0,
+                    error=(episode.failure_detail or failed) if failed else None,
                 )
             )
     return ForeignResults(runner="vla-evaluation-harness", episodes=episodes, names_states=True)
@@ -240,23 +240,23 @@ def read_results(path: Path) -> ForeignResults:
     """
     text, file = read_text(path), str(path)
     if path.suffix.lower() == ".csv":
-        found = _read_csv(text, file)
+        results = _read_csv(text, file)
     else:
         content = parse_json_object(text, file)
         if "per_task" in content:
-            found = _read_lerobot(content, file)
+            results = _read_lerobot(content, file)
         elif "tasks" in content:
-            found = _read_vla_eval(content, file)
+            results = _read_vla_eval(content, file)
         else:
             raise UsageError(
                 f"{file}: has neither per_task, as LeRobot's eval_info.json, nor tasks, as "
                 f"vla-evaluation-harness's aggregate; give one of them, or a CSV file with {_CSV_COLUMNS}"
             )
-    if not 0 < len(found.episodes) <= _MOST_EPISODES:
+    if not 0 < len(results.episodes) <= _MOST_EPISODES:
         raise UsageError(
-            f"{file}: has {pluralize(len(found.episodes), 'episode')}; give 1 to {_MOST_EPISODES}"
+            f"{file}: has {pluralize(len(results.episodes), 'episode')}; give 1 to {_MOST_EPISODES}"
         )
-    return found
+    return results
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -272,14 +272,14 @@ class _Task:
 def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict[int | str, _Task]:
     """The tasks by number, name and instruction; those of a suite that is not ours are numbered by name."""
     if suite not in suite_names():
-        names = sorted({each.task for each in episodes if isinstance(each.task, str)})
+        names = sorted({episode.task for episode in episodes if isinstance(episode.task, str)})
         ids: dict[int | str, int] = {name: number for number, name in enumerate(names)}
-        ids |= {each.task: each.task for each in episodes if isinstance(each.task, int)}
+        ids |= {episode.task: episode.task for episode in episodes if isinstance(episode.task, int)}
         return {
             task: _Task(task_id=number, name=str(task), instruction=str(task), init_ids=None)
             for task, number in ids.items()
         }
-    opened, found = open_suite(suite), dict[int | str, _Task]()
+    opened, tasks = open_suite(suite), dict[int | str, _Task]()
     for task in opened.tasks():
         known = _Task(
             task_id=task.task_id,
@@ -287,16 +287,17 @@ def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict
             instruction=task.language,
             init_ids=opened.init_ids(task),
         )
-        found |= dict.fromkeys((task.task_id, task.name, task.language), known)
-    for each in episodes:
-        if each.task not in found:
-            if isinstance(each.task, int):
-                last = max(known.task_id for known in found.values())
+        tasks |= dict.fromkeys((task.task_id, task.name, task.language), known)
+    for episode in episodes:
+        if episode.task not in tasks:
+            if isinstance(episode.task, int):
+                last = max(known.task_id for known in tasks.values())
                 raise UsageError(
-                    f"{file}, {each.where}: {suite} has no task {each.task}; its task ids are 0 to {last}"
+                    f"{file}, {episode.where}: {suite} has no task {episode.task}; its task ids are 0 to "
+                    f"{last}"
                 )
-            raise unknown(f"task of {suite} in {file}, {each.where}:", each.task, [*map(str, found)])
-    return found
+            raise unknown(f"task of {suite} in {file}, {episode.where}:", episode.task, [*map(str, tasks)])
+    return tasks
 
 
 class _Suite(BaseModel):
@@ -304,7 +305,7 @@ class _Suite(BaseModel):
 
 
 def _results(
-    found: ForeignResults, file: str, *, suite: str | None, seed: int, names_states: bool
+    foreign: ForeignResults, file: str, *, suite: str | None, seed: int, names_states: bool
 ) -> list[EpisodeResult]:
     """The episodes as records, in the order of the file.
 
@@ -312,47 +313,49 @@ def _results(
         UsageError: An episode is unknown or there twice, or a task lacks one that another has.
     """
     by_suite = defaultdict[str, list[ForeignEpisode]](list)
-    for each in found.episodes:
-        if each.suite is None and suite is None:
+    for episode in foreign.episodes:
+        if episode.suite is None and suite is None:
             raise UsageError(f"{file} does not name a suite; give --suite")
-        by_suite[each.suite or suite or ""].append(each)
+        by_suite[episode.suite or suite or ""].append(episode)
     results: dict[EpisodeKey, EpisodeResult] = {}
     places: dict[EpisodeKey, str] = {}
     for name, episodes in by_suite.items():
         check(_Suite, {"suite": name}, source=f"{file}, {episodes[0].where}")
         tasks = _tasks_of(name, episodes, file)
-        for each in episodes:
-            task = tasks[each.task]
+        for episode in episodes:
+            task = tasks[episode.task]
             key = EpisodeKey(
                 suite=name,
                 task_id=task.task_id,
-                init_id=each.trial,
-                seed=seed if each.seed is None else each.seed,
+                init_id=episode.trial,
+                seed=seed if episode.seed is None else episode.seed,
             )
             if key in places:
-                raise UsageError(f"{file}, {each.where}: episode {key} is also {places[key]}; give it once")
-            stored = task.init_ids.stored if task.init_ids else _MOST_EPISODES
-            if names_states and not each.trial < stored:
                 raise UsageError(
-                    f"{file}, {each.where}: task {task.task_id} of {name} has {stored} initial states, 0 to "
-                    f"{stored - 1}, not {each.trial}"
+                    f"{file}, {episode.where}: episode {key} is also {places[key]}; give it once"
                 )
-            places[key] = each.where
+            stored = task.init_ids.stored if task.init_ids else _MOST_EPISODES
+            if names_states and not episode.trial < stored:
+                raise UsageError(
+                    f"{file}, {episode.where}: task {task.task_id} of {name} has {stored} initial states, 0 "
+                    f"to {stored - 1}, not {episode.trial}"
+                )
+            places[key] = episode.where
             results[key] = EpisodeResult(
                 key=key,
                 task=task.name,
                 instruction=task.instruction,
                 language=task.instruction,
-                outcome=each.outcome,
-                steps=each.steps,
+                outcome=episode.outcome,
+                steps=episode.steps,
                 queries=0,
                 latency_ms={},
                 tokens=0,
                 requests=RequestCounts(),
                 policy_s=0.0,
-                wall_s=each.wall_s,
-                error=each.error,
-                traceback=each.error,
+                wall_s=episode.wall_s,
+                error=episode.error,
+                traceback=episode.error,
             )
         _check_complete([key for key in results if key.suite == name], file)
     return list(results.values())
@@ -435,24 +438,24 @@ def import_results(
     Raises:
         UsageError: Nothing is written; see `read_results` and `_results`.
     """
-    found = read_results(path)
-    if in_order and found.names_states is not None:
+    foreign = read_results(path)
+    if in_order and foreign.names_states is not None:
         raise UsageError(f"--in-order: {path} has initial states itself; leave it out")
-    names_states = in_order if found.names_states is None else found.names_states
-    episodes = _results(found, str(path), suite=suite, seed=seed, names_states=names_states)
-    _check_protocol(protocol, tuple(dict.fromkeys(each.key.suite for each in episodes)))
+    names_states = in_order if foreign.names_states is None else foreign.names_states
+    episodes = _results(foreign, str(path), suite=suite, seed=seed, names_states=names_states)
+    _check_protocol(protocol, tuple(dict.fromkeys(episode.key.suite for episode in episodes)))
     source = {
-        **dataclasses.asdict(Imported(runner=found.runner, names_states=names_states)),
+        **dataclasses.asdict(Imported(runner=foreign.runner, names_states=names_states)),
         "file": path.name,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-    seeds = tuple(dict.fromkeys(each.key.seed for each in episodes))
+    seeds = tuple(dict.fromkeys(episode.key.seed for episode in episodes))
     manifest = _manifest({"policy": policy, "protocol": protocol, **(changes or {})}, seeds, source, episodes)
     config = RunConfig(policy=policy, seeds=seeds)
-    with locked_run(new_run(output_dir, config, names_mode=False)) as own:
-        begin([own], [manifest])
-        for each in episodes:
-            own.folder.append(each)
-        write_json(own.folder.results_path, results_of(RunRows(RunRecords(own.folder))))
-        end_attempt(own.folder, "complete")
-    return own.folder
+    with locked_run(new_run(output_dir, config, names_mode=False)) as run:
+        begin([run], [manifest])
+        for episode in episodes:
+            run.folder.append(episode)
+        write_json(run.folder.results_path, results_of(RunRows(RunRecords(run.folder))))
+        end_attempt(run.folder, "complete")
+    return run.folder

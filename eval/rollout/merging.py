@@ -84,7 +84,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> tuple[Sweep
 
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
-    for shard in (each for each in shards if "imported" in manifests[each]):
+    for shard in (shard for shard in shards if "imported" in manifests[shard]):
         raise UsageError(f"{shard.run_id} is imported; join files before that, or runs that were played here")
     configs = [
         check(RunConfig, each["config"], source=str(folder.manifest_path))
@@ -121,22 +121,22 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     """Write merged runs, as the variants of one evaluation if their shards are variants of the same ones."""
     evaluations = [{tuple(shard["variants"]) for shard in each.shards.values()} for each in merged]
     written = []
-    for each in merged:
-        manifests, protocol = list(each.shards.values()), each.protocol
+    for run in merged:
+        manifests, protocol = list(run.shards.values()), run.protocol
         attempts = sorted(
-            (attempt for shard in each.shards for attempt in past_attempts(shard)),
+            (attempt for shard in run.shards for attempt in past_attempts(shard)),
             key=lambda attempt: dt.datetime.fromisoformat(attempt["started"]),
         )
-        with locked_run(new_run(output_dir, each.config)) as own:
-            folder = own.folder
+        with locked_run(new_run(output_dir, run.config)) as reserved:
+            folder = reserved.folder
             manifest = {
                 **manifests[0],
                 "protocol": protocol,
                 "protocol_hash": protocol_hash(protocol),
                 "suite_hashes": {suite: suite_hash(described) for suite, described in protocol.items()},
                 "run_id": folder.run_id,
-                "config": own.config.model_dump(mode="json"),
-                "n_planned": len(each.episodes),
+                "config": reserved.config.model_dump(mode="json"),
+                "n_planned": len(run.episodes),
                 "variants": [folder.run_id],
                 "shards": [shard["run_id"] for shard in manifests],
                 "attempts": attempts,
@@ -144,9 +144,9 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
                 "finished": max((past["finished"] for past in attempts), key=dt.datetime.fromisoformat),
                 "status": "complete",
             }
-            begin([own], [{**manifest, "status": "running", "finished": None}])
+            begin([reserved], [{**manifest, "status": "running", "finished": None}])
 
-            for key, (shard, result) in each.episodes.items():
+            for key, (shard, result) in run.episodes.items():
                 files = [(shard.queries_path(key), folder.queries_path(key))]
                 if result.video is not None:
                     files.append((shard.path / result.video, folder.path / result.video))

@@ -71,9 +71,9 @@ def report_files(
     keys = sorted({key for run in runs for key in run.episodes})
     plays = [_Plays(number=number, run=run) for number, run in enumerate(runs)]
     for key in keys:
-        sides = [each.side(key) for each in plays]
+        sides = [play.side(key) for play in plays]
         yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
-    videos = sorted((video for each in plays for video in each.videos), key=lambda video: video[1].key)
+    videos = sorted((video for play in plays for video in play.videos), key=lambda video: video[1].key)
     yield from ((name, run.folder.path / str(episode.video)) for run, episode, name in videos)
     yield from page_files(
         "report.html.j2", _content(keys, plays, conclusion, videos=videos, live=live, refused=refused)
@@ -126,9 +126,9 @@ def _content(
     **given: Any,
 ) -> dict[str, Any]:
     """What the template of the page shows; `given` is what the caller knows."""
-    runs = [each.run for each in plays]
+    runs = [play.run for play in plays]
     rows = [
-        row_of(list(each.run.episodes.values()), each.times, each.run.identity.limits_s) for each in plays
+        row_of(list(play.run.episodes.values()), play.times, play.run.identity.limits_s) for play in plays
     ]
     policies = ", ".join(dict.fromkeys(named_policy(run.identity) for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
@@ -138,7 +138,7 @@ def _content(
     }
     labels = [run.label for run in runs]
     conclusion = conclusion or conclude_runs(labels, [run.records for run in runs])
-    distributions, quantile_table = _distributions(runs, [each.samples for each in plays])
+    distributions, quantile_table = _distributions(runs, [play.samples for play in plays])
     curves = {(run.label, run.colour): success_curve(list(run.episodes.values())) for run in runs}
     curve = success_curve_chart(curves)
     summary, texts, tasks = run_tables(runs, rows)
@@ -155,7 +155,7 @@ def _content(
         "rates": _rates(runs, keys),
         "clips": _clips(videos),
         "statistics": _sentences(labels[0], conclusion.judged),
-        "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
+        "errors": [(run, episode) for run in runs for episode in run.episodes.values() if episode.error],
         "summary": summary,
         "perturbed": perturbations_table(perturbed) if perturbed else None,
         "texts": texts if len(texts.columns) > 1 else None,
@@ -180,10 +180,10 @@ def _distributions(
     charts: list[dict[str, Any]] = []
     rows: list[tuple[str, ReportedRun, Sequence[float]]] = []
     for name in dict.fromkeys(name for of_run in samples for name in of_run):
-        found = [(run, of_run[name]) for run, of_run in zip(runs, samples, strict=True) if of_run.get(name)]
-        rows += [(name, run, values) for run, values in found]
+        known = [(run, of_run[name]) for run, of_run in zip(runs, samples, strict=True) if of_run.get(name)]
+        rows += [(name, run, values) for run, values in known]
         lines = []
-        for run, values in found:
+        for run, values in known:
             xs = np.quantile(values, np.linspace(0, 1, _POINTS)).round(4).tolist()
             places = enumerate([min(0.0, xs[0]), *xs], start=-1)
             shares = [(x, max(0.0, 100 * place / (_POINTS - 1))) for place, x in places]
@@ -234,9 +234,9 @@ def _sentences(reference: str, judged: Mapping[str, Judged]) -> list[str]:
     for label, (comparison, judgements) in judged.items():
         sentences += judgements.sentences
         parts = []
-        for heading, each in comparison.measures.items():
-            between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
-            parts.append(f"{heading} {format_points(each.difference, digits=2)}{between}")
+        for heading, difference in comparison.measures.items():
+            between = "" if difference.ci95 is None else f" ({format_between(difference.ci95, digits=2)})"
+            parts.append(f"{heading} {format_points(difference.difference, digits=2)}{between}")
         if parts:
             sentences.append(f"{label} minus {reference}: {'; '.join(parts)}.")
     return sentences
@@ -244,8 +244,8 @@ def _sentences(reference: str, judged: Mapping[str, Judged]) -> list[str]:
 
 def _rates(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
     """The success rate of each run in some episodes, for bars; runs without a graded one are left out."""
-    found = [(run, rate_of([run.episodes[key] for key in keys if key in run.episodes])) for run in runs]
-    return [{**vars(rate), "label": run.label, "colour": run.colour} for run, rate in found if rate]
+    rates = [(run, rate_of([run.episodes[key] for key in keys if key in run.episodes])) for run in runs]
+    return [{**vars(rate), "label": run.label, "colour": run.colour} for run, rate in rates if rate]
 
 
 def _badges(run: ReportedRun) -> list[str]:
@@ -288,13 +288,13 @@ def _link(episode: EpisodeResult) -> Markup:
 
 def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | None, str]]]:
     """Facts by name: once if all runs agree, else with each run's label."""
-    each = [facts(run) for run in runs]
-    found: dict[str, list[tuple[str | None, str]]] = {}
-    for name in dict.fromkeys(name for row in each for name in row):
-        values = [(run.label, row.get(name, "–")) for run, row in zip(runs, each, strict=True)]
+    rows = [facts(run) for run in runs]
+    shared: dict[str, list[tuple[str | None, str]]] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [(run.label, row.get(name, "–")) for run, row in zip(runs, rows, strict=True)]
         agree = len({value for _, value in values}) == 1
-        found[name] = [(None, values[0][1])] if agree else [*values]
-    return found
+        shared[name] = [(None, values[0][1])] if agree else [*values]
+    return shared
 
 
 def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table, Table, Table]:
