@@ -27,9 +27,9 @@ class EnvSeed:
         return self.kind if self.seed is None else f"{self.kind} {self.seed}"
 
     def resolved(self, *seeds: int) -> "EnvSeed":
-        """The same in a run of these seeds: if there is one, with its number, or `fixed` alone if that is it.
+        """The seeding of a run of these seeds, with its number; `fixed` with the episode's own seed has none.
 
-        With several, an environment without a number is seeded with each.
+        Nor has one without a number in a run of several seeds: each of them seeds it.
         """
         (seed,) = seeds if len(seeds) == 1 else (None,)
         if self.kind == FIXED and self.seed in (None, seed):
@@ -37,7 +37,7 @@ class EnvSeed:
         return EnvSeed(self.kind, seed if self.seed is None else self.seed)
 
     def draws(self, init_id: int, episode_seed: int) -> tuple[int, int]:
-        """The seed of a stored state's generator, and the number of resets between seeding and its own."""
+        """The seed of the environment, and how many other resets come between seeding and the episode's."""
         seed = episode_seed if self.seed is None else self.seed
         if self.kind == OFFSET:
             return (seed + init_id) % _SEEDS, 0

@@ -201,7 +201,7 @@ def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
 
 
 def states_of(episodes: Iterable[EpisodeResult]) -> list[tuple[str, int, int]]:
-    """The initial state of each."""
+    """Suite, task and initial state of each episode."""
     return [episode.key.state for episode in episodes]
 
 

@@ -44,7 +44,7 @@ _known: set[str] = set()
 
 
 def redact(value: ValueT, *, named: bool = False) -> ValueT:
-    """A configuration or another record without secrets. Where `named`, keys are names of arguments."""
+    """Remove the secrets from a record, such as a configuration; where `named`, keys name arguments."""
     redacted: Any = value
     if isinstance(value, Mapping):
         redacted = {
@@ -72,7 +72,7 @@ def redact_text(text: str) -> str:
 
 
 def redact_command(words: Sequence[str]) -> list[str]:
-    """The words of a command line, likewise, and without what follows a name of a secret: `token=…`."""
+    """Remove the secrets from the words of a command line, and values after names such as `token=`."""
     redacted, option = [], ""
     for word in words:
         names = "".join(_NAMES.findall(word)[:1])
@@ -91,7 +91,7 @@ def strip_url(url: str) -> str:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Whether the value of an argument is a secret, by its name: neither a variable's name nor a count."""
+    """Whether an argument is a secret, by its name; names of variables and counts of tokens are none."""
     counts = "tokens" in name.lower() and str(value).isdecimal()
     names_variable = name.lower().endswith(("_env", "-env"))
     if value is None or isinstance(value, bool) or counts or names_variable:

@@ -111,7 +111,7 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeEnd:
-    """The unfinished and unreported rest of an episode at its end.
+    """What happened after an episode's last complete reply: cancelled, finished and dropped texts.
 
     Attributes:
         cancelled: Number of cancelled requests.

@@ -278,7 +278,7 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, TextRow]:
 def currency_differences(
     pairs: Sequence[tuple[EpisodeResult, EpisodeResult]],
 ) -> dict[str, MeanDifference]:
-    """Language task to the currency of its texts in both runs, percent, and B minus A in points.
+    """Language task to the percentage of time in which its last text is true, in A and B.
 
     Over pairs (A, B), for tasks that both runs have texts of; the interval is over episodes.
     """

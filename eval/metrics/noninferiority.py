@@ -26,7 +26,7 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairCounts:
-    """Numbers of pairs, or effective ones: discordant ones by the successful run, and all."""
+    """Pairs that only one run solved, and all pairs; effective numbers where episodes are clustered."""
 
     only_a: float
     only_b: float
@@ -50,7 +50,7 @@ class PairCounts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoRates:
-    """Numbers of successes and episodes, or effective ones, of two runs whose episodes are not paired.
+    """Successes and episodes of two unpaired runs; effective numbers where episodes are clustered.
 
     The interval and its test are Agresti and Caffo's (The American Statistician 54:280, 2000): normal, with a
     success and a failure more in either run.

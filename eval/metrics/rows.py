@@ -53,7 +53,7 @@ class Seeds:
 
     @classmethod
     def of(cls, outcomes: Iterable[tuple[int, float]]) -> Self | None:
-        """Of outcomes with their seeds, each from 0 to 1; None with fewer than two seeds."""
+        """The success rates of outcomes (0 to 1) by their seeds; None with fewer than two seeds."""
         found = defaultdict[int, list[float]](list)
         for seed, outcome in outcomes:
             found[seed].append(100 * outcome)
@@ -90,7 +90,7 @@ def kinds_of(episodes: Iterable[EpisodeResult]) -> tuple[Kinds, Kinds]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimes:
-    """What rows say about the queries of an episode, a number per query that has it."""
+    """Measurements of an episode's queries, one number per query that has it."""
 
     stages_ms: Mapping[str, Sequence[float]]  # by stage, on the machine that ran
     charged_ms: Sequence[tuple[float, float]]  # simulated, until the actions and until the next query
@@ -161,7 +161,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(SimulatedTime, Progress):
-    """Results over graded episodes, but `n_errors` and `wall_s`. Defaults stand for what is not known."""
+    """Results over graded episodes; `n_errors` and `wall_s` are over all. Defaults mean not known."""
 
     n_episodes: int
     n_success: int

@@ -40,7 +40,7 @@ class TimeToSuccess:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SimulatedTime:
-    """What a row says about simulated time. All is None if no episode recorded its own."""
+    """Simulated time of some episodes; all fields are None if none recorded it."""
 
     time_to_success_s: TimeToSuccess | None = None  # None if none was solved
     # Mean simulated seconds to success, where an unsolved episode counts as its limit, and its interval.

@@ -179,7 +179,7 @@ def mean_difference(
 
 
 def agreed(value: float, clusters: Sequence[Hashable]) -> Interval | None:
-    """The interval of values that all agree: without width if there are at least six clusters, else None.
+    """The interval of equal values, of width 0; None for fewer than six clusters.
 
     The median then has that value with 97 % confidence.
     """
@@ -187,7 +187,7 @@ def agreed(value: float, clusters: Sequence[Hashable]) -> Interval | None:
 
 
 def mcnemar_exact(differences: Iterable[int]) -> float:
-    """Two-sided exact p-value of successes of B less those of A in each cluster; 1 if their sum is 0.
+    """Two-sided exact McNemar p-value, from B's successes minus A's per cluster; 1 if they sum to 0.
 
     It is the share of all choices of their signs, which are alike if the runs are, whose sum is as far from 0
     (Fisher's randomization test, The Design of Experiments, 1935). Without clusters of several pairs, it is

@@ -80,7 +80,7 @@ class Cell(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What a record's readers ask of its configuration."""
+    """The fields of a sweep's configuration that are read from its record."""
 
     suites: Sequence[str]
     init_ids: Sequence[int] = ()

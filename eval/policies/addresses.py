@@ -23,7 +23,7 @@ _OTHERS = {
 
 
 def refuse_address(given: str) -> None:
-    """Reject what is meant as a server's address or as a model somewhere else, naming what to give instead.
+    """Reject a misspelt server address, or a model of another program, and say what to give instead.
 
     URLs of policy servers, existing paths, and all other names pass.
     """

@@ -75,7 +75,7 @@ class InferencePolicy(Protocol):
 
 
 class OpenpiQueries:
-    """The queries of one world, in openpi's keys. Of texts, answers have the fields that it reads again."""
+    """The queries of one world, in openpi's keys; answers have the texts of declared prompt fields."""
 
     follows_mode = False  # see `LoadedPolicy`
     charged_ms: float | None = None

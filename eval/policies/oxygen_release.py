@@ -57,7 +57,7 @@ class ReleaseMetadata:
 
     @property
     def resumes(self) -> bool:
-        """Whether a text delays the next one."""
+        """Whether a text is decoded to its end before the next one is requested."""
         return self.continuous_batching_request_mode == "resume_until_finished"
 
     @property

@@ -184,7 +184,7 @@ def _prompt_fields(policy: Any, target: str) -> FieldsByTask:
 
 
 def makes_policy(given: Any) -> bool:
-    """Whether it is called for a policy, as a class or a function; other objects are policies."""
+    """Whether an object is a class or function that makes a policy, rather than a policy."""
     return inspect.isclass(given) or inspect.isroutine(given) or isinstance(given, functools.partial)
 
 
@@ -264,7 +264,7 @@ def in_one_line(what: str) -> Iterator[None]:
 
 
 class WithDefaults:
-    """A policy of the user's: images have the sizes that it declares, and `charged_ms` may be left out."""
+    """Resizes images to the sizes that a user's policy declares, and supplies `charged_ms` if it has none."""
 
     def __init__(self, policy: Policy, sizes: Mapping[str, tuple[int, int]], resize: str) -> None:
         self._policy = policy

@@ -61,7 +61,7 @@ def runs_on(policy: Any) -> dict[str, str]:
 
 
 def fatal_failure(error: BaseException, size: int) -> str | None:
-    """Why no later query would succeed after a batch of `size` failed, and the remedy; None if one may."""
+    """Why a failed batch of `size` would always fail, and the remedy; None if later queries may succeed."""
     shown = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(shown) or "OutOfMemoryError" in shown:
         if size == 1:

@@ -23,7 +23,7 @@ from eval.metrics.language import true_text
 
 
 class NoTruthError(UsageError):
-    """A world has no truth of a field that is to hold it, in this episode or any other."""
+    """The world has no truth for a prompt field that should hold it, in any episode."""
 
 
 class EpisodeFeedback:

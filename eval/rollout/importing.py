@@ -56,7 +56,7 @@ class ForeignEpisode:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForeignResults:
-    """What a file holds."""
+    """The episodes of a file, and the program that wrote it."""
 
     runner: str  # the program that wrote it
     episodes: Sequence[ForeignEpisode]

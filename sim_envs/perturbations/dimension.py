@@ -76,7 +76,7 @@ _OURS = {
 
 @functools.cache
 def find_dimension(name: str) -> Dimension:
-    """The dimension of a name; a UsageError if another package's is none."""
+    """Find a dimension by name; a UsageError if another package's class is not a `Dimension`."""
     if name in _OURS:
         module = import_module(f"sim_envs.perturbations.{_OURS[name]}")
         found = getattr(module, name.capitalize())()

@@ -42,7 +42,7 @@ _Clean = Float[np.ndarray, "height width 3"]
 
 
 def draw(setting: int, size: tuple[int, int], random: np.random.RandomState) -> Any:
-    """What is random about the noise in a picture of a size: as many numbers as LIBERO-plus draws for it."""
+    """Draw the random numbers of the noise in a picture of a size, as many as LIBERO-plus draws."""
     kind, severity = divmod(setting - 1, 10)
     if kind == 0:
         return random.uniform(-45, 45)

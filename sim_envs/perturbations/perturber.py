@@ -67,7 +67,7 @@ class Perturber:
                 self._apply(part)
 
     def without(self, names: Mapping[str, object]) -> None:
-        """Leave these objects alone from now on."""
+        """Do not perturb these objects from now on."""
         if self._scene is not None:
             objects = self._scene.objects
             self._scene.objects = {name: body for name, body in objects.items() if name not in names}
@@ -81,7 +81,7 @@ class Perturber:
 
     @contextlib.contextmanager
     def control_view(self) -> Iterator[None]:
-        """The control's cameras, by which objects move as in the control."""
+        """Restore the control's looks meanwhile, so that objects move as in the control."""
         if self._scene is None:
             yield
             return

@@ -41,7 +41,7 @@ class Executor(abc.ABC):
 
     @property
     def local_worlds(self) -> int:
-        """How many of them are in this machine's memory."""
+        """The number of worlds in this machine's memory."""
         return self.num_envs
 
     def open_policies(
@@ -125,7 +125,7 @@ class Processes(Executor):
 
 @functools.cache
 def _kept_policies() -> dict[str, list[LoadedPolicy]]:
-    """The last policy of a name, by all that decides what it computes."""
+    """The last policy of a name, keyed by everything that decides what it computes."""
     return {}
 
 

@@ -41,7 +41,7 @@ class RayCluster(Executor):
 
     @property
     def local_worlds(self) -> int:
-        """See `Executor`: none that is known; a cluster that begins here is checked before."""
+        """See `Executor`; 0, since the cluster places its worlds."""
         return 0
 
     def open_policies(

@@ -44,7 +44,7 @@ class PlayedEpisode:
 
     @classmethod
     def collected(cls, result: Any, folder: Path) -> Self:
-        """Collect the files of a folder and delete them there."""
+        """Read the files of a folder, and delete them."""
         paths = [path for path in folder.rglob("*") if path.is_file()]
         files = {path.relative_to(folder): path.read_bytes() for path in paths}
         for path in paths:
