@@ -137,6 +137,13 @@ TEXTS_RIGHT = [*map(_right, HEADLINES)]
 _CHARGED = {"unit": "ms", "legend": "what the clock charges until the actions and until the next query, mean"}
 _STEPS = {"legend": "control steps until actions arrive and until the next query, median"}
 _MEASURED = {"unit": "ms", "legend": "latency on this machine, p50 / p95"}
+CHARGED = [
+    Column("actions", lambda row: row.charged_ms and row.charged_ms.actions, ".0f", **_CHARGED),
+    Column("next query", lambda row: row.charged_ms and row.charged_ms.busy, ".0f", **_CHARGED),
+    Column("a", _median_steps("a"), "g", **_STEPS),
+    Column("b", _median_steps("b"), "g", **_STEPS),
+]
+"""The latency that the clock charges."""
 DETAILS = [
     WITH_ERRORS,
     Column("progress", _progress, percent, legend="criteria of the task that were met, mean"),
@@ -147,10 +154,7 @@ DETAILS = [
         unit="%",
         legend="control steps in which the robot is idle",
     ),
-    Column("actions", lambda row: row.charged_ms and row.charged_ms.actions, ".0f", **_CHARGED),
-    Column("next query", lambda row: row.charged_ms and row.charged_ms.busy, ".0f", **_CHARGED),
-    Column("a", _median_steps("a"), "g", **_STEPS),
-    Column("b", _median_steps("b"), "g", **_STEPS),
+    *CHARGED,
     Column("without truth", lambda row: row.n_without_truth, when=any),
 ]
 """What else may be asked about a run."""

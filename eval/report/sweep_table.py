@@ -20,7 +20,7 @@ from eval.metrics.sweep_rows import Cell, SuccessVerdict, SweepRecord, TimeVerdi
 from eval.report.figures import COLOURS
 from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
-from eval.report.result_tables import TEXT_HEADINGS
+from eval.report.result_tables import CHARGED, TEXT_HEADINGS
 from eval.report.table import Column, Table, to_terminal
 
 _HEADINGS = {
@@ -199,11 +199,6 @@ _VERDICTS = (
     "≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; = every episode had the "
     "same trajectory, a fact rather than a verdict"
 )
-_CHARGED: Any = {
-    "unit": "ms",
-    "legend": "what the clock charges until the actions and until the next query, mean",
-}
-_STEPS: Any = {"optional": 7, "legend": "control steps until actions arrive and until the next query, median"}
 _NOW: Any = {
     "unit": "%",
     "optional": 3,
@@ -253,24 +248,10 @@ RESULTS = [
     _verdict("success", "on success", "on\nsucc."),
     _verdict("time", "on time"),
     _verdict("restricted", "on restricted mean", "on\nrmean", optional=9),
-    Column(
-        "actions",
-        lambda row: row.charged_ms and row.charged_ms.actions,
-        ".0f",
-        short="act",
-        optional=6,
-        **_CHARGED,
+    *(
+        dataclasses.replace(column, short=short, optional=optional)
+        for column, short, optional in zip(CHARGED, ("act", "busy", "", ""), (6, 5, 7, 7), strict=True)
     ),
-    Column(
-        "next query",
-        lambda row: row.charged_ms and row.charged_ms.busy,
-        ".0f",
-        short="busy",
-        optional=5,
-        **_CHARGED,
-    ),
-    Column("a", lambda row: row.control_steps and row.control_steps.a.median, "g", **_STEPS),
-    Column("b", lambda row: row.control_steps and row.control_steps.b.median, "g", **_STEPS),
     Column(
         "idle",
         lambda row: row.pc_idle,

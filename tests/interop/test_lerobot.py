@@ -39,6 +39,11 @@ def lerobot() -> str:
     return os.environ["OXYGEN_LEROBOT_PYTHON"]
 
 
+def require(lerobot: str, modules: str) -> None:
+    if execute(lerobot, "-c", f"import cyclopts, {modules}", **IN_PROCESS).returncode:
+        pytest.skip(f"install what this project needs beside lerobot, with {modules}")
+
+
 def trained(lerobot: str, folder: Path, suite: str, *options: object) -> Path:
     """A policy of lerobot-train, after two steps on a demonstration of the suite's first task."""
     demonstrations = folder / "demonstrations"
@@ -112,8 +117,7 @@ def checkpoint(lerobot: str, folder: Path, kind: str) -> Path:
 )
 def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actions, needs):
     """Cameras, sizes and chunks are its own; its noise depends on the episode alone, not on the batch."""
-    if execute(lerobot, "-c", f"import cyclopts, mujoco, {needs}", **IN_PROCESS).returncode:
-        pytest.skip(f"install what this project needs, and {needs}, beside lerobot")
+    require(lerobot, f"mujoco, {needs}")
     policy = f"lerobot:{checkpoint(lerobot, tmp_path, kind)}"
     what = f"--suite droid_tabletop --policy {policy} --task-ids 0 --init-ids 0-1 --max-steps 10 --video none"
     chunks = []
@@ -153,8 +157,7 @@ def test_smolvla_acts_on_the_instruction(lerobot, tmp_path):
 
 
 def test_a_policy_of_several_control_steps_answers_as_in_lerobots_loop(lerobot, tmp_path):
-    if execute(lerobot, "-c", "import cyclopts, mujoco, diffusers", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs, and diffusers, beside lerobot")
+    require(lerobot, "mujoco, diffusers")
     folder = checkpoint(lerobot, tmp_path, "diffusion")
     done = execute(lerobot, ROOT / "tests/interop/lerobot_history.py", folder, **IN_PROCESS)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -164,16 +167,14 @@ def test_a_policy_of_several_control_steps_answers_as_in_lerobots_loop(lerobot, 
 
 
 def test_a_training_in_pytorch_goes_on_as_if_there_had_been_no_evaluations(lerobot, tmp_path):
-    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs beside lerobot")
+    require(lerobot, "mujoco, gymnasium")
     suite = suite_file(tmp_path, "fake", FakeSuite, camera_size=256, environment={"success_at": 7})
     program = (lerobot, ROOT / "tests/interop/torch_training.py", suite)
     assert printed(*program, cwd=tmp_path, **IN_PROCESS) == "[True, True, True]\n"
 
 
 def test_real_time_chunking_begins_with_the_actions_that_are_executed_meanwhile(lerobot, tmp_path):
-    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs beside lerobot")
+    require(lerobot, "mujoco, gymnasium")
     policy = checkpoint(lerobot, tmp_path, "act")
     done = execute(lerobot, ROOT / "tests/interop/lerobot_guided.py", policy, **IN_PROCESS)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -184,14 +185,12 @@ def test_real_time_chunking_begins_with_the_actions_that_are_executed_meanwhile(
 
 
 def test_a_rotation_is_what_lerobots_environment_computes_from_its_quaternion(lerobot):
-    if execute(lerobot, "-c", "import cyclopts, scipy", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs beside lerobot")
+    require(lerobot, "scipy")
     assert printed(lerobot, ROOT / "tests/interop/lerobot_rotations.py", **IN_PROCESS) == "equal\n"
 
 
 def test_both_harnesses_play_the_same_episodes(lerobot, tmp_path):
-    if execute(lerobot, "-c", "import cyclopts, libero", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs, and hf-libero, beside lerobot")
+    require(lerobot, "libero")
     script = ROOT / "examples/two_harnesses.py"
     done = execute(lerobot, script, "--quick", "--output", tmp_path, **IN_PROCESS)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -202,8 +201,7 @@ def test_both_harnesses_play_the_same_episodes(lerobot, tmp_path):
 
 
 def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):
-    if execute(lerobot, "-c", "import cyclopts, mujoco, gymnasium", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs beside lerobot")
+    require(lerobot, "mujoco, gymnasium")
     good = checkpoint(lerobot, tmp_path, "act")
     done = execute(lerobot, ROOT / "tests/interop/lerobot_refusals.py", good, **IN_PROCESS)
     assert done.returncode == 0, done.stderr[-2000:]
