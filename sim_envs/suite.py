@@ -357,9 +357,8 @@ def require_perturbable(
         exchanges = ", which the instruction does not tell apart by place" if dimension.objects > 1 else ""
         can = " ".join(of_chosen or of_suite)
         raise UsageError(
-            f"perturbation {part} needs {needed} that can be moved on the table{exchanges}: "
-            f"{lacking[0].suite} task {', '.join(ranges(task.task_id for task in lacking))} "
-            f"{'lacks them' if dimension.objects > 1 else 'has none'}; "
+            f"perturbation {part} needs {needed} that can be moved on the table{exchanges}: not in "
+            f"{lacking[0].suite} task {', '.join(ranges(task.task_id for task in lacking))}; "
             + (f"give --task-ids {can}" if can else f"give another suite, or leave out {part.dimension}")
         )
 

@@ -20,6 +20,8 @@ _IMAGES = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
 _WANTED = {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
 """Requests openpi's observations, whose axis-angles keep the quaternion's sign."""
 
+_SEED = 7  # LIBERO's and vla-eval's default
+
 _ACTION_SPEC = {
     "position": {"name": "position", "dims": 3, "format": "delta_xyz", "range": [-1, 1]},
     "rotation": {"name": "rotation", "dims": 3, "format": "axis_angle", "range": [-3.15, 3.15]},
@@ -128,6 +130,7 @@ class VlaEvalDialect:
         self._chunk: deque[np.ndarray] = deque()
         self._seq = 0
         self._greeted = self._in_episode = False
+        self._position = QueryPosition()
 
     async def answer(self, message: bytes | str) -> bytes | None:
         """The answer to a message; None if the protocol has none.
@@ -144,6 +147,7 @@ class VlaEvalDialect:
         if kind in ("episode_start", "episode_end"):
             self._in_episode = kind == "episode_start"
             self._chunk.clear()
+            self._position = _episode(payload.get("task"))
             await self._robot.end_episode()
             return None
         if kind == "error":
@@ -152,7 +156,8 @@ class VlaEvalDialect:
             raise UsageError("observation before episode_start; start the episode")
         if not self._chunk:
             observation = self._declaration.keys.read(_as_openpi(payload))
-            actions, *_ = await self._robot.act(observation, QueryPosition())
+            actions, *_ = await self._robot.act(observation, self._position)
+            self._position = QueryPosition()  # the same episode
             self._chunk.extend(actions[: self._replan_steps])
         texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
         values = self._chunk.popleft()
@@ -194,6 +199,15 @@ class VlaEvalDialect:
 
     def _message(self, kind: str, payload: Mapping[str, Any]) -> bytes:
         return pack({"type": kind, "payload": payload, "seq": self._seq, "timestamp": time.time()})
+
+
+def _episode(task: Any) -> QueryPosition:
+    """The position of the first query of a task's episode: with seed 7, as this project's runs of LIBERO."""
+    match task:
+        case {"suite": str(suite), "task_id": int(task_id), "episode_idx": int(state)}:
+            key = {"suite": suite, "task_id": task_id, "init_id": state, "seed": _SEED}
+            return QueryPosition(episode=key)
+    return QueryPosition()  # the next episode of the connection
 
 
 def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:

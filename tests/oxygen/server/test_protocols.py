@@ -287,6 +287,23 @@ def test_vla_evals_clients_get_one_action_per_observation_of_a_chunk_kept_here()
         assert tuple(client.ask("observation", vla_eval_observation())[1]["actions"][:2]) == (1, 0)
 
 
+def test_the_noise_of_an_episode_that_vla_eval_names_is_that_of_our_own_runs():
+    task = {"name": "go", "suite": "libero_goal", "task_id": 3, "episode_idx": 1}
+    with (
+        PolicyServerThread(EchoPolicy(), replan_steps=1) as server,
+        server.connect("/vla-eval") as connection,
+    ):
+        client = VlaEvalClient(connection)
+        client.ask("hello", HELLO)
+        for _ in range(2):  # a second attempt is the same episode
+            client.send("episode_start", {"task": task})
+            acted = [client.ask("observation", vla_eval_observation())[1]["actions"] for _ in range(2)]
+            assert [tuple(step[:2]) for step in acted] == [
+                (seed_of("libero_goal.3.1.7") % 1000, n) for n in (0, 1)
+            ]
+            client.send("episode_end", {})
+
+
 def test_texts_that_fail_at_the_end_of_an_episode_do_not_reach_into_the_next():
     policy = EchoPolicy()
     with PolicyServerThread(policy, replan_steps=1) as server, server.connect("/vla-eval") as connection:
