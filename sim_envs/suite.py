@@ -301,7 +301,8 @@ def _check_perturbation(part: Perturbation, config: SuiteConfig, media: Sequence
         every = (*DIMENSIONS, *(point.name for point in entry_points(group=PERTURBATIONS)))
         can = [name for name in every if find_dimension(name).medium in media]
         raise UsageError(
-            f"perturbation {part}: {config.name} cannot change its {part.dimension}; it can {', '.join(can)}"
+            f"perturbation {part}: {config.name} cannot change its {part.dimension}; it can change its "
+            + ", ".join(can)
         )
     limit_s = config.max_steps / config.control_hz
     if part.at_s is not None and part.at_s >= limit_s:

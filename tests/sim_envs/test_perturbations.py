@@ -213,7 +213,7 @@ def test_the_hash_has_the_texts_around_instructions_if_these_are_perturbed(monke
 @pytest.mark.parametrize(
     ("suite", "text", "complaint"),
     [
-        ("gym_reacher", "camera:3", "gym_reacher cannot change its camera; it can noise, wording"),
+        ("gym_reacher", "camera:3", "gym_reacher cannot change its camera; it can change its noise, wording"),
         ("libero_plus_object", "light:1", "libero_plus_object cannot change its light"),
         ("droid_tabletop", "light:3@40s", "ends after 30 s (450 control steps); give a time before"),
     ],
