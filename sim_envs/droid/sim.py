@@ -50,7 +50,13 @@ class DroidSim(World):
         the scene, to 1. Objects to be grasped have the motion until they are touched.
         """
         self.task = task
-        self.station = Station(task, control, variation=variation, motion=motion)
+        self.station = Station(
+            task,
+            control,
+            is_arranged=lambda station: Rubric(station).is_arranged(),
+            variation=variation,
+            motion=motion,
+        )
         self.rubric, self.perturber = Rubric(self.station), self.station.perturber
         option = mujoco.MjvOption()
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -184,11 +184,15 @@ class Station:
         task: TaskConfig,
         control: Control,
         *,
+        is_arranged: "Callable[[Station], bool]",
         variation: float = 0.0,
         motion: Shuttle | Drift | None = None,
     ) -> None:
-        """Build and compile the scene; arguments as for `DroidSim`."""
-        self.task, self.control = task, control
+        """Build and compile the scene.
+
+        `is_arranged` says whether its objects are as the task wants them; other arguments as for `DroidSim`.
+        """
+        self.task, self.control, self._is_arranged = task, control, is_arranged
         self.model = build_model(task, varies=variation > 0)
         self._varied = VariedScene(task, self.model, strength=variation) if variation > 0 else None
         self.data = mujoco.MjData(self.model)
@@ -292,8 +296,6 @@ class Station:
 
     def _scene(self) -> Scene:
         """What perturbations see of an episode that has just been reset."""
-        from sim_envs.droid.truth import Rubric  # imports this module
-
         return Scene(
             model=self.model,
             data=self.data,
@@ -303,7 +305,7 @@ class Station:
             objects=self._bodies(loose(self.task)),
             wanted=list(self._bodies(self.task.objects).values()),
             to_grasp=list(self._bodies(movable(self.task)).values()),
-            solved=Rubric(self).is_arranged,
+            solved=lambda: self._is_arranged(self),
         )
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
