@@ -4,14 +4,24 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from configs.paths import read_text
 from contracts.errors import UsageError, unknown
 
-_ARGUMENTS = {"in": 2, "on": 2, "open": 1, "close": 1, "turnon": 1, "turnoff": 1, "up": 1}
-"""Number of arguments of each of LIBERO's predicates."""
+_THING, _REGION, _PLACE = "object or fixture", "region", "object or region"
+_OPENS, _SWITCHES = "thing that can be opened", "thing that can be switched"
+_ARGUMENTS = {
+    "in": (_THING, _REGION),
+    "on": (_THING, _PLACE),
+    "open": (_OPENS,),
+    "close": (_OPENS,),
+    "turnon": (_SWITCHES,),
+    "turnoff": (_SWITCHES,),
+    "up": (_THING,),
+}
+"""What each of LIBERO's predicates is said of."""
 _SECTIONS = (
     *("problem", ":domain", ":language", ":regions", ":fixtures", ":objects", ":obj_of_interest"),
     *(":init", ":goal", ":requirements", ":scene_properties"),
@@ -105,8 +115,32 @@ def parse(bddl: Path) -> Expression:
     return whole[0]
 
 
-def check_problem(bddl: Path, *, problems: Iterable[str], categories: Collection[str]) -> None:
-    """Check a file of a user's, with the problems and the categories of objects that there are.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Category:
+    """What can be said of objects and fixtures of a category.
+
+    Attributes:
+        opens: Whether they can be opened.
+        switches: Whether they can be turned on.
+        can_be_fixed: Whether they can be fixtures.
+        regions: Those of their model; None if it is not there.
+    """
+
+    opens: bool = False
+    switches: bool = False
+    can_be_fixed: bool = True
+    regions: frozenset[str] | None = None
+
+
+def check_problem(
+    bddl: Path, *, workspaces: Mapping[str, tuple[str, str]], categories: Mapping[str, Category]
+) -> None:
+    """Check a file of a user's.
+
+    Args:
+        bddl: The file.
+        workspaces: Maps the problems that there are to name and category of their table or floor.
+        categories: Those of objects and fixtures.
 
     Raises:
         UsageError: The file and line, what was expected, and the nearest of what is known.
@@ -118,28 +152,30 @@ def check_problem(bddl: Path, *, problems: Iterable[str], categories: Collection
     for name in _REQUIRED:
         if name not in sections or not sections[name].inner:
             raise file.expected(sections.get(name, root), f"({name} …)")
-    named = sections["problem"]
-    file.require(named, "problem", named.inner[0].word, problems)
-    things = dict[str, str]()
-    for section in (":fixtures", ":objects"):
-        for thing, category in file.declared(sections[section]):
-            file.require(category, "category of objects", category.word, categories)
-            if thing.word in things:
-                raise UsageError(f"{file.at(thing)}: {thing.word} is declared twice; name each once")
-            things[thing.word] = section
-    places = {*things, *file.regions(sections.get(":regions"))}
+    problem = sections["problem"].inner[0].word
+    file.require(sections["problem"], "problem", problem, workspaces)
+    things = file.things(sections, problem, workspaces[problem], categories)
+    regions = file.regions(sections.get(":regions"), things, workspaces[problem][0])
+    openable = [name for name, category in things.items() if category.opens]
+    names = {
+        _THING: [*things],
+        _REGION: [*regions],
+        _PLACE: [*things, *regions],
+        _OPENS: [*openable, *(region for region, target in regions.items() if target in openable)],
+        _SWITCHES: [name for name, category in things.items() if category.switches],
+    }
     standing = set[str]()
     for fact in sections[":init"].inner:
-        file.check_predicate(fact, places)
-        standing.add(fact.inner[0].word)
-    (goal, *more) = sections[":goal"].inner
-    if more or goal.word != "and" or not goal.inner:
+        file.check_predicate(fact, names)
+        if fact.word in ("in", "on") and fact.inner[0].word in standing:
+            raise file.expected(fact, f"one place for {fact.inner[0]}")
+        standing |= {fact.inner[0].word} if fact.word in ("in", "on") else set()
+    (goal, *others) = sections[":goal"].inner
+    if others or goal.word != "and" or not goal.inner:
         raise file.expected(goal, "(:goal (And (PREDICATE …) …))")
     for fact in goal.inner:
-        file.check_predicate(fact, places)
-    if nowhere := [thing for thing, section in things.items() if section == ":objects"]:
-        nowhere = [thing for thing in nowhere if thing not in standing]
-    if nowhere:
+        file.check_predicate(fact, names)
+    if nowhere := [thing for thing in things if thing not in standing]:
         raise file.expected(sections[":init"], f"a place for {nowhere[0]}, such as (On {nowhere[0]} REGION)")
 
 
@@ -179,8 +215,34 @@ class _File:
         if waiting:
             raise self.expected(waiting[0], f"{waiting[0].word} - CATEGORY")
 
-    def regions(self, section: Expression | None) -> Iterator[str]:
-        """The names of regions, which begin with those of what they are on."""
+    def things(
+        self,
+        sections: Mapping[str, Expression],
+        problem: str,
+        workspace: tuple[str, str],
+        categories: Mapping[str, Category],
+    ) -> dict[str, Category]:
+        """Maps the names of objects and fixtures, but for the workspace, to their categories."""
+        found, has_workspace = dict[str, Category](), False
+        fixed = [name for name, category in categories.items() if category.can_be_fixed]
+        for section, allowed in ((":fixtures", fixed), (":objects", categories)):
+            for thing, category in self.declared(sections[section]):
+                if section == ":fixtures" and (thing.word, category.word) == workspace:
+                    has_workspace = True
+                    continue
+                self.require(category, f"category of {section[1:]}", category.word, allowed)
+                if thing.word in found:
+                    raise UsageError(f"{self.at(thing)}: {thing.word} is declared twice; name each once")
+                found[thing.word] = categories[category.word]
+        if not has_workspace:
+            raise self.expected(sections[":fixtures"], f"{' - '.join(workspace)}, as {problem} has it")
+        return found
+
+    def regions(
+        self, section: Expression | None, things: Mapping[str, Category], workspace: str
+    ) -> dict[str, str]:
+        """Maps the names of regions, which begin with those of their targets, to these."""
+        found = {}
         for region in section.inner if section is not None else ():
             given = {each.word: each for each in region.inner}
             for each in region.inner:
@@ -189,21 +251,34 @@ class _File:
             target = given.get(":target")
             if target is None or len(target.inner) != 1:
                 raise self.expected(region, "(NAME (:target FIXTURE_OR_OBJECT) …)")
+            owner = target.inner[0].word
             ranges = given.get(":ranges")
-            for box in [each for part in (ranges.inner if ranges else ()) for each in part.parts or ()]:
+            if ranges is None and owner not in (workspace, *things):
+                continue  # LIBERO's files have regions of what is not there
+            self.require(target, "object or fixture", owner, (workspace, *things))
+            boxes = [each for part in (ranges.inner if ranges else ()) for each in part.parts or ()]
+            for box in boxes:
                 corners = [_number(each) for each in box.parts or ()]
                 if len(corners) != 4 or not (corners[0] < corners[2] and corners[1] < corners[3]):
                     raise self.expected(box, "(MIN_X MIN_Y MAX_X MAX_Y)")
-            yield f"{target.inner[0].word}_{region.word}"
+            if owner == workspace and not boxes:
+                raise self.expected(region, "(:ranges ((MIN_X MIN_Y MAX_X MAX_Y)))")
+            if owner != workspace and (of_model := things[owner].regions) is not None:
+                self.require(region, f"region of {owner}", region.word, of_model)
+            found[f"{owner}_{region.word}"] = owner
+        return found
 
-    def check_predicate(self, fact: Expression, places: Collection[str]) -> None:
+    def check_predicate(self, fact: Expression, names: Mapping[str, Collection[str]]) -> None:
+        """Check that a predicate is one, and is said of things of the right kinds, whose names are given."""
         if fact.parts is None:
             raise self.expected(fact, "(PREDICATE …)")
         self.require(fact, "predicate", fact.word, _ARGUMENTS)
-        if len(fact.inner) != _ARGUMENTS[fact.word]:
-            raise self.expected(fact, f"{_ARGUMENTS[fact.word]} names after {fact.word}")
-        for each in fact.inner:
-            self.require(each, "object or region", each.word, places)
+        kinds = _ARGUMENTS[fact.word]
+        if len(fact.inner) != len(kinds):
+            many = "a name" if len(kinds) == 1 else f"{len(kinds)} names"
+            raise self.expected(fact, f"{many} after {fact.word}")
+        for each, kind in zip(fact.inner, kinds, strict=True):
+            self.require(each, kind, each.word, names[kind])
 
 
 def _number(word: Expression) -> float:

@@ -15,6 +15,7 @@ import runpy
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from configs.paths import read_text, temporary_folder
 from contracts.errors import UsageError
 from contracts.hashing import hash_of
 from sim_envs.libero.assets import package_root
+from sim_envs.libero.bddl import Category
 
 _PLACES = (
     "stable_hope_objects/{0}/{0}.xml",
@@ -32,8 +34,16 @@ _PLACES = (
 """Where LIBERO's kinds of objects have their models in an asset tree."""
 
 
-WORKSPACES = frozenset({"floor", "table", "kitchen_table", "living_room_table", "study_table"})
-"""Fixtures of BDDL that are part of a scene."""
+_SITES = ("bottom_site", "top_site", "horizontal_radius_site")  # of every object's model
+WORKSPACE_OF = {
+    "libero_floor_manipulation": ("floor", "floor"),
+    "libero_kitchen_tabletop_manipulation": ("kitchen_table", "kitchen_table"),
+    "libero_living_room_tabletop_manipulation": ("living_room_table", "living_room_table"),
+    "libero_study_tabletop_manipulation": ("study_table", "study_table"),
+    "libero_tabletop_manipulation": ("main_table", "table"),
+}
+"""Maps problems to the name and the category of the fixture that is part of their scene."""
+WORKSPACES = frozenset(category for _, category in WORKSPACE_OF.values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,14 +165,28 @@ def add_objects(code: Path, categories: Set[str]) -> None:
         exec(compile(text, str(file), "exec"), _names_in(file))  # noqa: S102 - the copy is the user's choice
 
 
-def problem_names() -> list[str]:
-    """The problems that LIBERO defines."""
-    return list(scenes_of(package_root()))
+_WITHOUT_MODELS = frozenset({"cherries", "corn", "mayo", "rack", "target_zone"})  # LIBERO's classes
 
 
-def known_categories(assets: Path) -> frozenset[str]:
+@functools.cache
+def known_categories(assets: Path) -> dict[str, Category]:
     """The categories of objects and fixtures that LIBERO defines, or for which an asset tree has a model."""
-    return frozenset({*_categories_of_libero(), *WORKSPACES, *models_in(assets)})
+    classes = {name: text for name, (_, text) in _definitions(package_root()).items()}
+    models = models_in(assets)
+    return {
+        name: Category(
+            opens="def is_open(" in classes.get(name, ""),
+            switches="def turn_on(" in classes.get(name, ""),
+            can_be_fixed="joints" in classes[name] if name in classes else models[name] in _PLACES[2:],
+            regions=_sites_in(assets / models[name].format(name)) if name in models else None,
+        )
+        for name in sorted({*classes, *models} - _WITHOUT_MODELS)
+    }
+
+
+def _sites_in(model: Path) -> frozenset[str]:
+    names = {site.get("name", "") for site in ET.parse(model).iter("site")}
+    return frozenset(names - {"", *_SITES})
 
 
 @functools.cache
@@ -188,8 +212,22 @@ def add_models(assets: Path, categories: Set[str]) -> None:
         objects.ArticulatedObject,
     )
     for category in categories & models_in(assets).keys() - OBJECTS_DICT.keys():
+        _check_model(assets / models_in(assets)[category].format(category))
         kind = kinds[_PLACES.index(models_in(assets)[category])]
         OBJECTS_DICT[category] = _of_kind(kind, category)
+
+
+def _check_model(model: Path) -> None:
+    """A UsageError if a model is not as robosuite's objects are."""
+    try:
+        root = ET.parse(model).getroot()
+    except ET.ParseError as error:
+        raise UsageError(f"{model}: not an XML file: {error}") from None
+    needed = ["body/body[@name='object']", *(f"body/site[@name='{name}']" for name in _SITES)]
+    if missing := [path for path in needed if root.find(f"worldbody/{path}") is None]:
+        raise UsageError(f"{model}: expected <worldbody> with {missing[0]}, as in LIBERO's models")
+    if any(geom.get("group") is None for geom in root.iterfind("worldbody//geom")):
+        raise UsageError(f'{model}: expected group="0" (collides) or "1" (is seen) of every geom')
 
 
 def _of_kind(kind: Any, category: str) -> type:

@@ -18,7 +18,7 @@ from contracts.errors import UsageError, unknown
 from contracts.hashing import hash_file
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.bddl import check_problem, instruction_in
-from sim_envs.libero.definitions import known_categories, problem_names
+from sim_envs.libero.definitions import WORKSPACE_OF, known_categories
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, init_states
 from sim_envs.suite import InitIds, Task
@@ -121,10 +121,9 @@ class OwnSuite(LiberoSuite):
     def check(self, tasks: Iterable[Task]) -> None:
         """Also check the problem files and files of initial states."""
         played = [self._tasks[task.task_id] for task in tasks]
-        tree = self._assets_of_worlds()
+        categories = known_categories(self._assets_of_worlds().path)
         for task in played:
-            categories = known_categories(tree.path)
-            check_problem(task.bddl_file, problems=problem_names(), categories=categories)
+            check_problem(task.bddl_file, workspaces=WORKSPACE_OF, categories=categories)
             self.init_ids(task)
         super().check(played)
 

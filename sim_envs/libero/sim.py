@@ -40,7 +40,7 @@ from sim_envs.rendering import Cameras
 from sim_envs.truth.tracker import EpisodeTruth
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, checked_actions
 
-_PLACEMENT_ATTEMPTS = 100
+_PLACEMENT_ATTEMPTS = 20  # each of up to 5,000 draws per object
 
 
 def _restorer(env: Any) -> Callable[[], None]:
@@ -95,6 +95,7 @@ def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), _numpy_seed(0):
         return _until_placed(
+            task,
             lambda: problem(
                 str(task.bddl_file),
                 robots=["Panda"],
@@ -105,7 +106,7 @@ def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
                 control_freq=CONTROL_HZ,
                 ignore_done=True,
                 **scene,
-            )
+            ),
         )
 
 
@@ -118,14 +119,17 @@ def read_problem(task: LiberoTask) -> dict[str, Any]:
     return problem
 
 
-def _until_placed(attempt: Callable[[], Any]) -> Any:
+def _until_placed(task: LiberoTask, attempt: Callable[[], Any]) -> Any:
     """Retry, as LIBERO does, while its random placement fails, up to a limit."""
     from robosuite.utils.errors import RandomizationError
 
     for _ in range(_PLACEMENT_ATTEMPTS):
         with contextlib.suppress(RandomizationError):
             return attempt()
-    raise RuntimeError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
+    raise UsageError(
+        f"{task.bddl_file}: its objects found no room in {_PLACEMENT_ATTEMPTS} attempts; give them regions "
+        "that are larger or further apart"
+    )
 
 
 @contextlib.contextmanager
@@ -526,7 +530,7 @@ class LiberoSim(World):
 
         with use_assets(self.assets.path), _numpy_seed(seed):
             self._go_to(self._position(seed, earlier_resets))
-            _until_placed(attempt)
+            _until_placed(self.task, attempt)
             env.sim.forward()
             env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
             self._after_reset = np.random.get_state()  # noqa: NPY002
@@ -558,7 +562,7 @@ class LiberoSim(World):
         positions = self._stream[1]
         while len(positions) <= number:
             self._go_to(positions[-1])
-            _until_placed(attempt)
+            _until_placed(self.task, attempt)
             samplers = tuple(env.object_property_initializers)
             positions.append(_StreamPosition(np.random.get_state(), samplers))  # noqa: NPY002
         return positions[number]

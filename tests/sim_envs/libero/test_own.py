@@ -13,7 +13,7 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from sim_envs.libero.assets import package_root
 from sim_envs.libero.bddl import check_problem
-from sim_envs.libero.definitions import known_categories, problem_names
+from sim_envs.libero.definitions import WORKSPACE_OF, add_models, known_categories
 from sim_envs.libero.tasks import get_task, init_states
 from sim_envs.suite import open_suite
 from sim_envs.task_check import check_task
@@ -122,6 +122,31 @@ def test_a_model_is_added_to_libero_s_with_its_file_s_name_as_category(folder, s
         mine(folder, standins, assets="assets").check(suite.tasks())
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('name="object"', 'name="soda"', r"expected <worldbody> with body/body\[@name='object'\]"),
+        ('name="top_site"', 'name="top"', r"expected <worldbody> with body/site\[@name='top_site'\]"),
+        (' group="0"', "", r'expected group="0" \(collides\) or "1"'),
+        ("</mujoco>", "", r"not an XML file: no element found: line 8"),
+    ],
+)
+def test_a_model_that_is_not_as_libero_s_is_one_line(tmp_path, old, new, complaint):
+    write(tmp_path / "turbosquid_objects/odd_tin/odd_tin.xml", SODA.replace(old, new))
+    with pytest.raises(UsageError, match=rf"odd_tin.xml: {complaint}"):
+        add_models(tmp_path, {"odd_tin"})
+
+
+def test_objects_that_find_no_room_are_one_line(folder, standins, monkeypatch):
+    monkeypatch.setattr("sim_envs.libero.sim._PLACEMENT_ATTEMPTS", 1)
+    where = "(On cream_cheese_1 main_table_cream_cheese_region)"
+    plate = "(On cream_cheese_1 main_table_akita_black_bowl_region)"
+    write(folder / "tasks/bottle_on_stove.bddl", problem(**{where: plate}))
+    suite = mine(folder, standins)
+    with pytest.raises(UsageError, match=r"bottle_on_stove.bddl: its objects found no room .* further apart"):
+        suite.open(suite.tasks()[0])
+
+
 def test_a_task_named_as_one_of_ours_is_no_sequence(folder, standins):
     (folder / "tasks/bottle_on_stove.bddl").rename(folder / "tasks/count_twice.bddl")
     with opened(mine(folder, standins)) as world:
@@ -129,8 +154,8 @@ def test_a_task_named_as_one_of_ours_is_no_sequence(folder, standins):
         assert world.sequence is None
 
 
-def test_libero_s_own_problems_pass():
-    known = {"problems": problem_names(), "categories": known_categories(package_root())}
+def test_libero_s_own_problems_pass(standins):
+    known = {"workspaces": WORKSPACE_OF, "categories": known_categories(standins.path)}
     files = list((package_root() / "bddl_files").rglob("*.bddl"))
     assert len(files) == 130
     for file in files:
@@ -155,10 +180,24 @@ GOAL = f"(And {BOTTLE})"
             BOTTLE,
             BOTTLE.replace("bottle", "botle"),
             0,
-            r"unknown object or region 'wine_botle_1'; did you mean 'wine_bo",
+            r"unknown object or fixture 'wine_botle_1'; did you mean 'wine_bo",
         ),
         (BOTTLE, "(Over wine_bottle_1 plate_1)", 0, r"unknown predicate 'over'"),
         (BOTTLE, "(On wine_bottle_1)", 0, r"expected 2 names after on, found \(on wine_bottle_1\)"),
+        (BOTTLE, "(In wine_bottle_1 plate_1)", 0, r"unknown region 'plate_1'; did you mean 'm"),
+        (BOTTLE, "(Open plate_1)", 0, r"unknown thing that can be opened 'plate_1'; did you mean 'wooden_ca"),
+        (
+            BOTTLE,
+            "(TurnOn flat_stove_1_cook_region)",
+            0,
+            r"unknown thing that can be switched 'flat_stove_1_cook_region'; did you mean 'flat_stove_1'",
+        ),
+        ("(cook_region", "(cooking_region", 0, r"unknown region of flat_stove_1 'cooking_region'; did you"),
+        (":target wine_rack_1", ":target main_table", 1, r"expected \(:ranges \(\(MIN_X"),
+        ("main_table - table", "", 1, r"expected main_table - table, as libero_tabletop_manipulation has it"),
+        ("- wine_rack", "- plate", 0, r"unknown category of fixtures 'plate'"),
+        ("(On wine_rack_1 main_table_wine_rack_region)", "", 7, r"expected a place for wine_rack_1"),
+        ("(On plate_1 main", "(On cream_cheese_1 main", -1, r"expected one place for cream_cheese_1"),
         (GOAL, "", 1, r"expected \(:goal …\)"),
         ("(:goal", "(:goals", 0, r"unknown section ':goals'; did you mean ':goal'"),
         (
