@@ -72,6 +72,29 @@ FIXTURES: Mapping[str, str] = {
     "wooden_cabinet": "cabinet",
     "wooden_two_layer_shelf": "shelf",
 }
+# LIBERO-PRO's objects of other colours and sizes, which its instructions call as LIBERO's: category to that.
+VARIANTS: Mapping[str, str] = {
+    "bigger_akita_black_bowl": "akita_black_bowl",
+    "bigger_alphabet_soup": "alphabet_soup",
+    "black_bowl": "akita_black_bowl",
+    "blue_ketchup": "ketchup",
+    "brown_rack": "wine_rack",
+    "green_bbq_sauce": "bbq_sauce",
+    "green_butter": "butter",
+    "green_chocolate_pudding": "chocolate_pudding",
+    "red_basket": "basket",
+    "red_cream_cheese": "cream_cheese",
+    "red_salad_dressing": "salad_dressing",
+    "white_bottle": "wine_bottle",
+    "yellow_cabinet": "wooden_cabinet",
+    "yellow_milk": "milk",
+    "yellow_moka_pot": "moka_pot",
+    "yellow_plate": "plate",
+    "yellow_stove": "flat_stove",
+    "yellow_tomato_sauce": "tomato_sauce",
+}
+THINGS = {**THINGS, **{variant: THINGS[kind] for variant, kind in VARIANTS.items() if kind in THINGS}}
+FIXTURES = {**FIXTURES, **{variant: FIXTURES[kind] for variant, kind in VARIANTS.items() if kind in FIXTURES}}
 # Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot.
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
 LEVELS = ("top", "middle", "bottom")

@@ -8,7 +8,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from contracts.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, phrase
+from contracts.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, VARIANTS, phrase
 from contracts.truth import ELSEWHERE, CompletedAction, Fact, Verb
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sequences import GoalSequence, Subgoal
@@ -176,7 +176,7 @@ def goal_sentences(goals: Sequence[Goal], instruction: str) -> GoalSentences:
 
     def preposition(goal: Goal) -> str:
         obj, place = goal.arguments
-        in_bowl = obj.startswith("cream_cheese") and "in the bowl" in instruction
+        in_bowl = "cream_cheese" in obj and "in the bowl" in instruction
         return "in" if in_bowl or _OBJECT.fullmatch(place) is None else goal.predicate
 
     def state(goal: Goal) -> str:
@@ -192,7 +192,7 @@ def _noun(name: str, instruction: str) -> str:
     if (match := _OBJECT.fullmatch(name)) is None:
         area = _AREA.fullmatch(name)
         return AREAS[area["side"]].format(noun_of(area["landmark"])) if area else name.replace("_", " ")
-    category = match["category"]
+    category = VARIANTS.get(match["category"], match["category"])
     if category == "plate" and "left plate" in instruction and "right plate" in instruction:
         return f"{'left' if match['number'] == '1' else 'right'} plate"
     if category == "cream_cheese" and "cream cheese box" in instruction:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from contracts.nouns import FIXTURES, LEVELS, THINGS
+from contracts.nouns import FIXTURES, LEVELS, THINGS, VARIANTS
 from contracts.truth import Fact
 
 STABLE_STEPS = 3  # control steps for which a goal must have been true, and an object lifted
@@ -36,6 +36,7 @@ _STATES_OF_PARTS = ("open", "closed", "on", "off")
 
 def noun_of(category: str) -> str:
     """OxyGen's noun of an object, by its category."""
+    category = VARIANTS.get(category, category)
     return _ALIASES.get(category, category.replace("_", " "))
 
 
