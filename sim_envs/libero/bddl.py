@@ -175,6 +175,8 @@ def check_problem(
         raise file.expected(goal, "(:goal (And (PREDICATE …) …))")
     for fact in goal.inner:
         file.check_predicate(fact, names)
+    if {str(fact) for fact in goal.inner} <= {str(fact) for fact in sections[":init"].inner}:
+        raise file.expected(goal, "a goal that is not true at the start")
     if nowhere := [thing for thing in things if thing not in standing]:
         raise file.expected(sections[":init"], f"a place for {nowhere[0]}, such as (On {nowhere[0]} REGION)")
 

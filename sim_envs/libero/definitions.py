@@ -219,6 +219,7 @@ def add_models(assets: Path, categories: Set[str]) -> None:
 
 def _check_model(model: Path) -> None:
     """A UsageError if a model is not as robosuite's objects are."""
+    model = model.resolve()  # in the user's folder, not among the links to it
     try:
         root = ET.parse(model).getroot()
     except ET.ParseError as error:

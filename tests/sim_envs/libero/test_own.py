@@ -198,6 +198,7 @@ GOAL = f"(And {BOTTLE})"
         ("- wine_rack", "- plate", 0, r"unknown category of fixtures 'plate'"),
         ("(On wine_rack_1 main_table_wine_rack_region)", "", 7, r"expected a place for wine_rack_1"),
         ("(On plate_1 main", "(On cream_cheese_1 main", -1, r"expected one place for cream_cheese_1"),
+        (BOTTLE, "(On plate_1 main_table_plate_region)", 0, r"expected a goal that is not true at the start"),
         (GOAL, "", 1, r"expected \(:goal …\)"),
         ("(:goal", "(:goals", 0, r"unknown section ':goals'; did you mean ':goal'"),
         (
