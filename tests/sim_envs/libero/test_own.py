@@ -262,7 +262,10 @@ def test_a_goal_that_is_met_or_out_of_reach_is_said(folder, standins):
     far = {"(0.04 -0.03 0.060000000000000005 -0.01)": "(0.44 -0.33 0.46 -0.31)"}
     write(folder / "tasks/far.bddl", problem(**{BOTTLE: "(On wine_bottle_1 plate_1)"}, **far))
     begun = {"(On akita_black_bowl_1 main_table_akita_black_bowl_region)": "(On akita_black_bowl_1 plate_1)"}
-    write(folder / "tasks/met.bddl", problem(**{BOTTLE: "(On akita_black_bowl_1 plate_1)"}, **begun))
+    write(
+        folder / "tasks/met.bddl",
+        problem(**{BOTTLE: "(On akita_black_bowl_1 main_table_plate_region)"}, **begun),
+    )
     (folder / "tasks/bottle_on_stove.bddl").unlink()
     suite = mine(folder, standins, settle_steps=20)
     said = [check_task(suite, task, play=False).results[0].detail for task in suite.tasks()]
