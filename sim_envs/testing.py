@@ -21,7 +21,7 @@ from contracts.errors import UsageError
 from contracts.interface import Interface
 from contracts.observation import Observation
 from sim_envs.suite import Suite, Task
-from sim_envs.world import AdvanceResult, World, as_progress
+from sim_envs.world import AdvanceResult, World, as_progress, read_truth
 
 Actions = Float64[np.ndarray, "steps action"]
 
@@ -193,7 +193,11 @@ def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:
     world = player.world
     alone = played(lambda: None)
     camera = player.interface.observation.camera_names[0]
-    readers = {"truth": world.truth, "progress": world.progress, "render": lambda: world.render(camera)}
+    readers = {
+        "truth": lambda: read_truth(world),
+        "progress": world.progress,
+        "render": lambda: world.render(camera),
+    }
     for name, reader in readers.items():
         _assert_same(alone, played(reader), f"calling {name}() changes the episode")
     try:

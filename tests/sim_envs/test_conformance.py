@@ -55,6 +55,11 @@ def test_the_fake_suite_conforms():
     check_suite(fake_suite(), task_ids=(0, 1), solve=solve_fake, hold_tolerances={"eef_position": 0.0})
 
 
+def test_a_world_that_has_no_truth_conforms(monkeypatch):
+    monkeypatch.setattr(FakeWorld, "truth", lambda self: {}["no noun"])
+    check_suite(fake_suite(), task_ids=[0])
+
+
 def test_a_gymnasium_environment_conforms():
     suite = open_suite("gym_reacher", camera_size=32)
     check_suite(suite, solve=solve_reacher, hold_tolerances={"joint_velocities": 0.01, "joint_sines": 0.001})
