@@ -9,18 +9,15 @@ import multiprocessing
 import resource
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 from cyclopts import App
 
 from benchmarks.record import record
+from benchmarks.scale import Stopwatch
 from configs.cli import run_app
 from configs.schema import ExecutionConfig, RunConfig
-from contracts.episode import EpisodeResult
-from eval.monitors.console import EvaluationConsole
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.rollout.evaluation import run_evaluation
@@ -77,14 +74,7 @@ def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, st
     waiting for the model (another batch, or this one to fill), resets and records. The cores in use are the
     CPU seconds of all processes over the seconds: software rendering and PyTorch use several with one world.
     """
-    ended: list[tuple[float, float, EpisodeResult]] = []
-
-    class Stopwatch(EvaluationConsole):
-        def episode(self, variant: int, result: EpisodeResult) -> None:
-            super().episode(variant, result)
-            assert not result.error, result.error
-            ended.append((time.perf_counter(), _cpu_s(), result))
-
+    ended = Stopwatch.ended
     config = RunConfig(
         policy=f"benchmarks.batch_policy:{policy}",
         suites=(suite,),
@@ -100,23 +90,18 @@ def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, st
         run = new_run(Path(folder), config)
         executor = choose_executor(ExecutionConfig(num_envs=worlds))
         run_evaluation(prepare([run], executor=executor), monitor=Stopwatch)
-        (began, used, _), after = ended[worlds - 1], [result for *_, result in ended[worlds:]]
+        began, last, after = ended[worlds - 1], ended[-1], [end.result for end in ended[worlds:]]
         queries = [query for result in after for query in read_queries(run.folder, result.key)]
     spent = {name: sum(query.timings_ms[key] for query in queries) / 1e3 for name, key in _STAGES.items()}
     total = sum(result.wall_s for result in after)
     spent["rest"] = total - sum(spent.values())
-    seconds = ended[-1][0] - began
+    seconds = last.at_s - began.at_s
     return {
         "episodes_per_hour": round(3600 * len(after) / seconds, 1),
         "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
-        "cores_in_use": round((ended[-1][1] - used) / seconds, 2),
+        "cores_in_use": round((last.cpu_s - began.cpu_s) / seconds, 2),
         **{f"share_{name}": round(each / total, 3) for name, each in spent.items()},
     }
-
-
-def _cpu_s() -> float:
-    this = psutil.Process()
-    return sum(sum(process.cpu_times()[:2]) for process in (this, *this.children(recursive=True)))
 
 
 _STAGES = {"physics": "advance", "rendering": "observe", "model": "action"}

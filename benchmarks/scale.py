@@ -13,10 +13,12 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import matplotlib as mpl
+import psutil
 from cyclopts import App
+from typing_extensions import override
 
 from benchmarks.record import record
 from configs.cli import run_app
@@ -71,20 +73,36 @@ def main(
     draw(row["episodes_per_hour"], plot)
 
 
+class Ended(NamedTuple):
+    """An episode that has ended."""
+
+    at_s: float  # wall time
+    cpu_s: float  # CPU time of this process and its children until then
+    result: EpisodeResult
+
+
+class Stopwatch(EvaluationConsole):
+    """Notes when the episodes of this process's only run end."""
+
+    ended: ClassVar[list[Ended]] = []
+
+    @override
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        super().episode(variant, result)
+        assert not result.error, result.error
+        this = psutil.Process()
+        processes = (this, *this.children(recursive=True))
+        cpu_s = sum(sum(process.cpu_times()[:2]) for process in processes)
+        self.ended.append(Ended(time.perf_counter(), cpu_s, result))
+
+
 def episodes_per_hour(player: str, assets: str) -> float:
     """Play one run by `serial:1`, `processes:N` or `ray:N`.
 
     Counts from when as many episodes have ended as there are worlds: all worlds are open then.
     """
     executor, _, number = player.partition(":")
-    worlds, ended = int(number), []
-
-    class Stopwatch(EvaluationConsole):
-        def episode(self, variant: int, result: EpisodeResult) -> None:
-            super().episode(variant, result)
-            assert not result.error, "an episode was an error"
-            ended.append((time.perf_counter(), result.steps))
-
+    worlds, ended = int(number), Stopwatch.ended
     config = RunConfig(
         suites=("libero_object",),
         task_ids=(0,),
@@ -99,9 +117,9 @@ def episodes_per_hour(player: str, assets: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         runs = [new_run(Path(folder), config)]
         run_evaluation(prepare(runs, executor=playing), monitor=Stopwatch)
-    (began, _), after = ended[worlds - 1], ended[worlds:]
-    steps_per_s = sum(taken for _, taken in after) / (after[-1][0] - began)
-    return 3600 * steps_per_s / statistics.mean(taken for _, taken in ended)
+    began, after = ended[worlds - 1].at_s, ended[worlds:]
+    steps_per_s = sum(end.result.steps for end in after) / (after[-1].at_s - began)
+    return 3600 * steps_per_s / statistics.mean(end.result.steps for end in ended)
 
 
 def draw(rates: Mapping[str, float], path: Path) -> None:

@@ -134,19 +134,23 @@ def _monitor(log: Sequence[str], *, verbose: bool) -> MonitorFactory:
 
 
 @contextlib.contextmanager
-def _caller_unchanged(*, verbose: bool) -> Iterator[None]:
-    """Put back what policies, simulators and libraries change of the whole process; print if `verbose`.
-
-    Raises:
-        UsageError: Another evaluation runs in this process.
-    """
+def _only_one() -> Iterator[None]:
+    """Hold the lock of evaluations; a UsageError if another one runs in this process."""
     if not _ONE.acquire(blocking=False):
         raise UsageError("another evaluation runs in this process; wait for its end")
+    try:
+        yield
+    finally:
+        _ONE.release()
+
+
+@contextlib.contextmanager
+def _caller_unchanged() -> Iterator[None]:
+    """Put back what policies, simulators and libraries change of the whole process."""
     torch, root = sys.modules.get("torch"), logging.getLogger()
     level, handlers, disabled = root.level, list(root.handlers), root.manager.disable
     drawn, drawn_by_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the caller's
     with contextlib.ExitStack() as stack:
-        stack.callback(_ONE.release)
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(threadpool_limits())  # of BLAS: it restores what is set meanwhile
         if torch is not None:
@@ -156,8 +160,7 @@ def _caller_unchanged(*, verbose: bool) -> Iterator[None]:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
         try:
-            with contextlib.nullcontext() if verbose else silent(), relative_to_here():
-                yield
+            yield
         finally:
             random.setstate(drawn)
             np.random.set_state(drawn_by_numpy)  # noqa: NPY002
@@ -216,7 +219,8 @@ def evaluate(
         KeyboardInterrupt: All records are on disk.
     """
     flags, execution = _options(policy, name, suite, options)
-    with _caller_unchanged(verbose=verbose):
+    quiet = contextlib.nullcontext() if verbose else silent()
+    with _only_one(), _caller_unchanged(), quiet, relative_to_here():
         evaluation = prepare_options(
             overlay(VariantsConfig, config, flags),
             given=flags,

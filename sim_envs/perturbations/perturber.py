@@ -108,4 +108,5 @@ class Perturber:
             scene.look(looks)
             if dimension.moves:
                 scene.place(state)
-        raise RuntimeError(f"perturbation {part}: no draw of {most} leaves the task solvable")
+        tried = most * len(severities)
+        raise RuntimeError(f"perturbation {part}: no draw of {tried} leaves the task solvable")
