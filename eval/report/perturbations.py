@@ -100,5 +100,7 @@ def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
         )
         where = f"any{among}; the largest difference is under {name}" if among else name
         return f"{lead} under {where}: {rates} ({numbers})."
-    more = f"; {len(inferior)} of them by more than the margin" if len(rows) > 1 else ""
-    return f"{name} costs most{among}: {rates} ({numbers}){more}."
+    if not among:
+        return f"{name} costs success: {rates} ({numbers})."
+    shown = {0: "none is", 1: "one is"}.get(len(inferior), f"{len(inferior)} are")
+    return f"{name} costs most{among}: {rates} ({numbers}); {shown} shown to cost more than the margin."

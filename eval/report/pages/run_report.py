@@ -254,8 +254,11 @@ def _badges(run: ReportedRun) -> list[str]:
         *(["stand-in assets"] if run.identity.assets.name == STANDINS else []),
         *([f"imported from {run.identity.imported.runner}"] if run.identity.imported else []),
         *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
-        *filter(None, [protocol_label(run.identity)]),
-        *([f"perturbed: {format_perturbations(run.identity.perturb)}"] if run.identity.perturb else []),
+        *(
+            [f"perturbed: {format_perturbations(run.identity.perturb)}"]
+            if run.identity.perturb
+            else filter(None, [protocol_label(run.identity)])  # the control's
+        ),
         *([f"{run.label}: {run.note}"] if run.note else []),
     ]
 

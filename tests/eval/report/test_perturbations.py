@@ -64,7 +64,7 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
     assert (camera.verdict, light.verdict) == (Verdict.INFERIOR, Verdict.INCONCLUSIVE)
     assert conclusion.sentence == (
         "camera:3 costs most of 2 perturbations: 25 % against 100 % in the control (−75.0 points, 95 % "
-        "−85.8 to −59.7, 40 pairs); 1 of them by more than the margin."
+        "−85.8 to −59.7, 40 pairs); one is shown to cost more than the margin."
     )
 
 
