@@ -27,9 +27,10 @@ class EnvSeed:
         return self.kind if self.seed is None else f"{self.kind} {self.seed}"
 
     def resolved(self, *seeds: int) -> "EnvSeed":
-        """The seeding of a run of these seeds, with its number; `fixed` with the episode's own seed has none.
+        """The seeding with its number, which is the run's seed where none is given.
 
-        Nor has one without a number in a run of several seeds: each of them seeds it.
+        With several seeds that number stays open, and each seeds its episodes; `fixed` with the episode's own
+        seed is written without a number.
         """
         (seed,) = seeds if len(seeds) == 1 else (None,)
         if self.kind == FIXED and self.seed in (None, seed):

@@ -72,7 +72,7 @@ FIXTURES: Mapping[str, str] = {
     "wooden_cabinet": "cabinet",
     "wooden_two_layer_shelf": "shelf",
 }
-# LIBERO-PRO's objects of other colours and sizes, which its instructions call as LIBERO's: category to that.
+# LIBERO-PRO's recoloured and resized objects: category to that of LIBERO's, whose noun the instructions use.
 VARIANTS: Mapping[str, str] = {
     "bigger_akita_black_bowl": "akita_black_bowl",
     "bigger_alphabet_soup": "alphabet_soup",

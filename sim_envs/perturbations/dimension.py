@@ -30,15 +30,14 @@ class Dimension:
         medium: What it changes.
         moves: Whether a scene's state changes, rather than how it looks.
         objects: How many objects a task needs for it, which stand apart on the table and can be moved.
-        is_most: Whether its severities are the most that changes: where no draw of one is possible, those of
-            the next lower one are taken.
+        falls_back: Whether, where no draw of a severity is possible, the next lower severity is drawn.
         meanings: What the severities 1 to 5 mean, in units. Part of the protocol's hash.
     """
 
     medium: ClassVar[Medium]
     moves: ClassVar[bool] = False
     objects: ClassVar[int] = 0
-    is_most: ClassVar[bool] = False
+    falls_back: ClassVar[bool] = False
     meanings: ClassVar[Sequence[str]]
 
     def change(self, scene: "Scene", severity: int, draws: np.random.Generator) -> bool:

@@ -98,7 +98,7 @@ class Perturber:
         assert scene is not None, "the world gives a scene, or its suite refuses the dimension"
         looks, state = scene.looks(), scene.places()
         severities, most = [part.severity], _DRAWS
-        if dimension.is_most:
+        if dimension.falls_back:
             severities, most = range(part.severity, 0, -1), _DRAWS_EACH
         for severity, attempt in itertools.product(severities, range(most)):
             draws = np.random.default_rng([self._digest, seed_of(part.dimension), attempt])

@@ -137,7 +137,7 @@ _LEVEL = 0.006  # places whose heights differ by less (m) are on the same ground
 class Swap(Dimension):
     """Objects exchange places, one that is to be grasped among them."""
 
-    medium, moves, objects, is_most = "scene", True, 2, True
+    medium, moves, objects, falls_back = "scene", True, 2, True
     meanings = tuple(
         f"{s + 1} objects (or as many as find room) change places in a circle, one to be grasped among them"
         for s in range(1, 6)

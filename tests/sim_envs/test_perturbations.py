@@ -134,7 +134,7 @@ def test_impossible_draws_are_replaced_by_the_next_and_counted(world, monkeypatc
 
 def test_a_lower_severity_is_taken_where_none_is_possible_and_severities_are_the_most(world, monkeypatch):
     class AtMostTwo(Dimension):
-        medium, is_most = "scene", True
+        medium, falls_back = "scene", True
         meanings = ("", "", "", "", "")
 
         def change(self, scene, severity, draws):
