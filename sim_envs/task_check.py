@@ -28,17 +28,11 @@ class ReachWorld(Protocol):
 
 @dataclasses.dataclass(kw_only=True)
 class TaskCheck:
-    """What was found about a task.
-
-    Attributes:
-        task: The task.
-        results: Each fault, or that there is none.
-        pictures: The first image of each camera, side by side; None if the task does not open.
-    """
+    """What was found about a task."""
 
     task: Task
-    results: list[CheckResult] = dataclasses.field(default_factory=list)
-    pictures: np.ndarray | None = None
+    results: list[CheckResult] = dataclasses.field(default_factory=list)  # each fault, or that there is none
+    pictures: np.ndarray | None = None  # of each camera, side by side; None if the task does not open
 
     def say(self, detail: str, status: Status, remedy: str = "") -> None:
         """Add a result."""

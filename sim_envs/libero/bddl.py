@@ -68,17 +68,11 @@ _recent_text = functools.lru_cache(maxsize=4)(_text)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A word, or an expression in parentheses.
+    """A word, or an expression in parentheses."""
 
-    Attributes:
-        line: Its first line.
-        word: The word, in lower case; for an expression, its first.
-        parts: What is in the parentheses; None for a word.
-    """
-
-    line: int
-    word: str
-    parts: "Sequence[Expression] | None" = None
+    line: int  # its first line
+    word: str  # the word, in lower case; for an expression, its first
+    parts: "Sequence[Expression] | None" = None  # what is in the parentheses; None for a word
 
     @property
     def inner(self) -> "Sequence[Expression]":
@@ -117,19 +111,12 @@ def parse(bddl: Path) -> Expression:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Category:
-    """What can be said of objects and fixtures of a category.
+    """What can be said of objects and fixtures of a category."""
 
-    Attributes:
-        opens: Whether they can be opened.
-        switches: Whether they can be turned on.
-        can_be_fixed: Whether they can be fixtures.
-        regions: Those of their model; None if it is not there.
-    """
-
-    opens: bool = False
-    switches: bool = False
-    can_be_fixed: bool = True
-    regions: frozenset[str] | None = None
+    opens: bool  # whether they can be opened
+    switches: bool  # whether they can be turned on
+    can_be_fixed: bool  # whether they can be fixtures
+    regions: frozenset[str] | None  # those of their model; None if it is not there
 
 
 def check_problem(

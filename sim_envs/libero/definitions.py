@@ -48,16 +48,11 @@ WORKSPACES = frozenset(category for _, category in WORKSPACE_OF.values())
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scene:
-    """What LIBERO's problem class for a kind of room is built with.
+    """What LIBERO's problem class for a kind of room is built with."""
 
-    Attributes:
-        room: Name of that class, in lower case.
-        file: The scene file, in the asset tree; None for the class's own.
-        styles: Name of the texture of `floor` and `wall`; empty for the class's own.
-    """
-
-    room: str
-    file: str | None = None
+    room: str  # name of that class, in lower case
+    file: str | None = None  # the scene file, in the asset tree; None for the class's own
+    # Name of the texture of `floor` and `wall`; empty for the class's own.
     styles: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def missing(self, code: Path, assets: Path) -> list[str]:

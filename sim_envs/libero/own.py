@@ -27,21 +27,16 @@ _STATES = (".npy", ".npz", ".pruned_init")
 
 
 class OwnEnvironment(Preset):
-    """What the YAML of a suite names. Paths are from its folder.
+    """What the YAML of a suite names. Paths are from its folder."""
 
-    Attributes:
-        bddl: BDDL files, or folders of them. A task is named as its file; tasks of a folder are in the order
-            of their names.
-        init_states: Files of initial states, named as the tasks, or folders of them; or `sampled:SEED`: state
-            i is sampled by LIBERO's placement, from the regions of the BDDL file, the seed and i.
-        instructions: Maps tasks to what the policy is told. Default: what the BDDL file says, in lower case.
-        assets: Folder of models to add to LIBERO's, in a tree like theirs.
-    """
-
+    # BDDL files, or folders of them. A task is named as its file; a folder is read in the order of names.
     bddl: Names = Field(min_length=1)
+    # Files of initial states, named as the tasks, or folders of them; or `sampled:SEED`: state i is sampled
+    # by LIBERO's placement, from the regions of the BDDL file, the seed and i.
     init_states: Names = ("sampled:0",)
+    # Maps tasks to what the policy is told. Default: what the BDDL file says, in lower case.
     instructions: dict[str, str] = Field(default_factory=dict)
-    assets: str | None = None
+    assets: str | None = None  # folder of models to add to LIBERO's, in a tree like theirs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

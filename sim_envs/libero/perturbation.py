@@ -15,22 +15,17 @@ LIBERO-plus does: in every control step, after the draws of the reset."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Perturbation:
-    """What a simulator changes; by default nothing.
+    """What a simulator changes; by default nothing."""
 
-    Attributes:
-        view: Pose of `agentview`; None for LIBERO's own, which LIBERO-plus rounds.
-        robot: Number of the arm's initial joints. A stored initial state overwrites these; what stays
-            is the arm controller's: the orientation it holds until it is told another, and its null space.
-        noise: Setting of the noise on `agentview`; 0 for none.
-        draws: How it is drawn.
-        code: The folder with the code that defines scenes and objects of its own; None for LIBERO's.
-    """
-
-    view: View | None = None
+    view: View | None = None  # pose of `agentview`; None for LIBERO's own, which LIBERO-plus rounds
+    # Number of the arm's initial joints. A stored initial state overwrites these; what stays is the arm
+    # controller's: the orientation it holds until it is told another, and its null space.
     robot: int = 0
-    noise: int = 0
-    draws: NoiseDraws = "episode"
-    code: Path | None = None
+    noise: int = 0  # setting of the noise on `agentview`; 0 for none
+    draws: NoiseDraws = "episode"  # how it is drawn
+    code: Path | None = (
+        None  # the folder with the code that defines its scenes and objects; None for LIBERO's
+    )
 
     def apply(self, env: Any, camera: str) -> None:
         """Change LIBERO's environment, just built: from the next reset on."""

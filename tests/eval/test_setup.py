@@ -1,6 +1,8 @@
 """`oxygen-eval setup` installs by hash, checks what it installed, and replaces what is damaged."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +45,8 @@ def test_what_cannot_be_installed_ends_the_setup(monkeypatch, command):
 
 
 @pytest.mark.parametrize(
-    ("what", "where"), [("libero-plus", []), ("libero-pro", [str(LIBERO_PRO.unpacked())])]
+    ("what", "where"),
+    [("libero-plus", []), ("libero-pro", [str(Path(sys.prefix, "share", "oxygen-eval", LIBERO_PRO.target))])],
 )
 def test_perturbed_liberos_are_installed_by_hash_where_they_do_not_replace_libero(
     what, where, monkeypatch, command

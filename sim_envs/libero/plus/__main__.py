@@ -7,33 +7,27 @@ from sim_envs.libero.plus.suite import LIBERO_PLUS, PREFIX, PUBLISHED
 from sim_envs.suite import open_suite
 
 
-def main() -> int:
-    """Print the number of tasks, those that run, and what to do for the others; returns the exit code."""
-
-    def run() -> int:
-        suites = [open_suite(f"{PREFIX}{name}") for name in PUBLISHED]
-        tasks = [task for suite in suites for task in suite.tasks()]
-        left = sum(not task.missing for task in tasks)
-        copy = LIBERO_PLUS.find()
-        lines = [f"{LIBERO_PLUS.name}: {len(tasks)} tasks in {copy}; {left} run with the assets here."]
-        if left < len(tasks):
-            lines.append(
-                "The others (lights, textures, added objects) need its assets: unpack assets.zip (6.4 GB) "
-                "of https://huggingface.co/datasets/Sylvest/LIBERO-plus and give the folder with --assets; "
-                "--only-available plays without them."
-            )
-        if not any(task.difficulty for task in tasks):
-            lines.append(
-                "Difficulties are unknown: a checkout of https://github.com/sylvestf/LIBERO-plus has them, "
-                f"which {LIBERO_PLUS.option} PATH or {LIBERO_PLUS.variable}=PATH names."
-            )
-        for suite in suites:
-            suite.check([task for task in suite.tasks() if not task.missing][:1])
-        sys.stdout.write("\n".join(lines) + "\n")
-        return 0
-
-    return exit_code_of(run)
+def _run() -> int:
+    """Also say what to do for the others."""
+    suites = [open_suite(f"{PREFIX}{name}") for name in PUBLISHED]
+    tasks = [task for suite in suites for task in suite.tasks()]
+    lines = [LIBERO_PLUS.available(tasks)]
+    if any(task.missing for task in tasks):
+        lines.append(
+            "The others (lights, textures, added objects) need its assets: unpack assets.zip (6.4 GB) of "
+            "https://huggingface.co/datasets/Sylvest/LIBERO-plus and give the folder with --assets; "
+            "--only-available plays without them."
+        )
+    if not any(task.difficulty for task in tasks):
+        lines.append(
+            "Difficulties are unknown: a checkout of https://github.com/sylvestf/LIBERO-plus has them, "
+            f"which {LIBERO_PLUS.option} PATH or {LIBERO_PLUS.variable}=PATH names."
+        )
+    for suite in suites:
+        suite.check([task for task in suite.tasks() if not task.missing][:1])
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(_run))

@@ -22,46 +22,28 @@ _NAME = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class View:
-    """Where `agentview` is, relative to LIBERO's.
+    """Where `agentview` is, relative to LIBERO's."""
 
-    Attributes:
-        horizontal: Orbit about the world's vertical axis, degrees.
-        vertical: Orbit about a horizontal axis above the table, degrees.
-        distance: Distance from that axis, percent of LIBERO's.
-        turn: Rotation about a vertical axis through the camera, degrees.
-        tilt: Rotation about a horizontal axis through the camera, degrees.
-    """
-
-    horizontal: int = 0
-    vertical: int = 0
-    distance: int = 100
-    turn: int = 0
-    tilt: int = 0
+    horizontal: int = 0  # orbit about the world's vertical axis, degrees
+    vertical: int = 0  # orbit about a horizontal axis above the table, degrees
+    distance: int = 100  # distance from that axis, percent of LIBERO's
+    turn: int = 0  # rotation about a vertical axis through the camera, degrees
+    tilt: int = 0  # rotation about a horizontal axis through the camera, degrees
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlusName:
-    """A task's name, read.
+    """A task's name, read."""
 
-    Attributes:
-        base: LIBERO's task.
-        problem: Stem of its BDDL file.
-        states: Stem of the file with its initial states.
-        category: How it is perturbed; empty for LIBERO's own task.
-        view: Pose of the camera.
-        robot: Number of the arm's initial joint positions; 0 for LIBERO's.
-        noise: Setting of the camera's noise; 0 for none.
-    """
-
-    base: str
-    problem: str
-    states: str
-    category: str
-    view: View = View()
-    robot: int = 0
-    noise: int = 0
+    base: str  # LIBERO's task
+    problem: str  # stem of its BDDL file
+    states: str  # stem of the file with its initial states
+    category: str  # how it is perturbed; empty for LIBERO's own task
+    view: View  # pose of the camera
+    robot: int  # number of the arm's initial joint positions; 0 for LIBERO's
+    noise: int  # setting of the camera's noise; 0 for none
 
 
 def read_name(name: str) -> PlusName:
@@ -69,13 +51,7 @@ def read_name(name: str) -> PlusName:
     found = _NAME.fullmatch(name)
     assert found is not None, name
     part = found.groupdict()
-    base, whole = part["base"], name if part["view"] is None else f"{part['base']}{part['language'] or ''}"
-    view = (
-        View()
-        if part["view"] is None
-        else View(**dict(zip(_VIEW, map(int, part["view"].split("_")), strict=True)))
-    )
-    robot, noise = int(part["robot"] or 0), int(part["noise"] or 0)
+    base, robot, noise = part["base"], int(part["robot"] or 0), int(part["noise"] or 0)
     camera, arm, language, light, texture, sensor, layout = CATEGORIES
     given = {
         language: part["language"],
@@ -88,13 +64,10 @@ def read_name(name: str) -> PlusName:
     }
     return PlusName(
         base=base,
-        problem=whole,
+        problem=f"{base}{part['language'] or ''}" if part["view"] else name,
         states=name if part["layout"] else base,
         category=next((category for category, value in given.items() if value), ""),
-        view=view,
+        view=View(*map(int, part["view"].split("_"))) if part["view"] else View(),
         robot=robot,
         noise=noise,
     )
-
-
-_VIEW = tuple(field.name for field in dataclasses.fields(View))

