@@ -5,6 +5,7 @@ import inspect
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import UnionType
@@ -34,6 +35,7 @@ from contracts.redaction import MASK, is_secret
 
 ValueT = TypeVar("ValueT")
 
+_FORMAT_WARNING = warnings.formatwarning
 _MAX_NUMBERS = 100_000  # in one range
 
 
@@ -82,6 +84,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
         app[flag].show = False  # the box Commands is left to commands
     # cyclopts also reads the sources of options' classes, and of pydantic's, for docstrings of single fields.
     docstring_parser.parse_from_object = _parse_docstring
+    warnings.formatwarning = _format_warning
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "--help-all" in (arguments[:1] if app.help_formatter is None else arguments):
         app.help_formatter, app.help_epilogue, arguments = None, None, ["--help"]
@@ -101,6 +104,13 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
         return code
 
     sys.exit(exit_code_of(command))
+
+
+def _format_warning(message: Warning | str, category: type[Warning], *where: Any, **line: Any) -> str:
+    """A warning to users in one line; of others, which are for programmers, also where it arose."""
+    if category is UserWarning:
+        return f"warning: {message}\n"
+    return _FORMAT_WARNING(message, category, *where, **line)
 
 
 def _parse_docstring(obj: Any, style: DocstringStyle = DocstringStyle.AUTO) -> docstring_parser.Docstring:

@@ -41,10 +41,15 @@ def in_user_code(error: BaseException) -> str:
 
 
 def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
-    """The allowed values, most similar to `value` first."""
+    """The allowed values, most similar to `value` first: those that have its words, then by spelling."""
     text = str(value).lower()[:_LONGEST_WORD]
-    names = [str(name) for name in allowed]
-    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, text, name.lower()).ratio())
+    words = set(re.findall(r"[a-z0-9]+", text))
+
+    def distance(name: str) -> tuple[bool, float]:
+        has_words = bool(words) and words <= set(re.findall(r"[a-z0-9]+", name.lower()))
+        return not has_words, -difflib.SequenceMatcher(None, text, name.lower()).ratio()
+
+    return sorted(map(str, allowed), key=distance)
 
 
 def install_command(extra: str) -> str:

@@ -42,6 +42,10 @@ class AdvanceResult:
             object.__setattr__(self, name, flag)
 
 
+class TaskError(UsageError):
+    """A fault of the task, which its other episodes have, too: it ends the evaluation."""
+
+
 class PhysicsError(RuntimeError):
     """The physics diverged under finite actions. Counts as a failure of the policy."""
 

@@ -17,13 +17,13 @@ from contracts.text_source import OWN
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.interprocess import open_in_worker
 from eval.records.run_folders import Run
-from eval.rollout.feedback import EpisodeFeedback, NoTruthError
+from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.pricing import UNCHARGED, Pricing
 from eval.rollout.rollout import ActionError, rollout
 from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection
-from sim_envs.world import PhysicsError, World, perturbed_world
+from sim_envs.world import PhysicsError, TaskError, World, perturbed_world
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -136,7 +136,7 @@ def run_episode(
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
-    state is undefined. Ctrl-C, a lost policy, a missing truth and `fatal`, after which the episode is played
+    state is undefined. Ctrl-C, a lost policy, a faulty task and `fatal`, after which the episode is played
     in another process, propagate and leave no files of the episode.
     """
     config, task = variant.run.config, variant.plan.tasks[job.task]
@@ -170,7 +170,7 @@ def run_episode(
         recorder.add_episode_end(policy.finish())
         return recorder.result(outcome)
     except BaseException as error:  # the one place where failures become records
-        propagates = isinstance(error, (PolicyLostError, NoTruthError, *fatal)) or is_disk_full(error)
+        propagates = isinstance(error, (PolicyLostError, TaskError, *fatal)) or is_disk_full(error)
         if propagates or not isinstance(error, Exception | SystemExit):
             recorder.abandon()
             raise

@@ -23,11 +23,11 @@ from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, policy_name
 from eval.rollout.episode import EpisodeJob, LoadedVariant
 from eval.rollout.executors.executor import Executor, Variants
-from eval.rollout.feedback import NoTruthError
 from eval.rollout.manifest import describe_run, refuse_mixed_records, refuse_other_control
 from eval.rollout.plan import EpisodePlan
 from eval.rollout.prepare import Evaluation, confirm
 from eval.rollout.recorder import EpisodeRecorder
+from sim_envs.world import TaskError
 
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor[RunRows]]
 """Opens the monitor of runs that are about to be played."""
@@ -66,7 +66,7 @@ def run_evaluation(
     Raises:
         UsageError: Before anything is written: the policy does not load or fit; another process has the run;
             or it began under another protocol or with other weights. Later, with all records on disk: the
-            policy is lost, a world has no truth to be fed back, or there were too many consecutive errors.
+            policy is lost, a task is at fault (`TaskError`), or there were too many consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
     _tell(notify, evaluation.remarks)
@@ -139,7 +139,7 @@ def _play(
     except (KeyboardInterrupt, PolicyLostError, UsageError) as stopped:
         for variant in variants:
             end_attempt(variant.run.folder, "interrupted")
-        if not isinstance(stopped, NoTruthError):  # with it, --resume would end in the same way
+        if not isinstance(stopped, TaskError):  # with it, --resume would end in the same way
             monitor.interrupted()
         if len(errors) >= max_errors:
             sys.stderr.write(str(errors[0].traceback))

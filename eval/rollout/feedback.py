@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from contracts.errors import UsageError
 from contracts.latency import steps_in
 from contracts.observation import Observation
 from contracts.prompt import (
@@ -20,10 +19,7 @@ from contracts.text import Text
 from contracts.text_source import DelayedTruth, Frozen, Own, TextSource, TrueText
 from contracts.truth import Truth
 from eval.metrics.language import true_text
-
-
-class NoTruthError(UsageError):
-    """The world has no truth for a prompt field that should hold it, in any episode."""
+from sim_envs.world import TaskError
 
 
 class EpisodeFeedback:
@@ -53,7 +49,7 @@ class EpisodeFeedback:
         `error` says why there is no truth, if the world failed to provide it.
 
         Raises:
-            NoTruthError: The world has no truth of a field that is to hold it.
+            TaskError: The world has no truth of a field that is to hold it.
         """
         self._queries.append((step, truth))
         self._truth_error = error
@@ -91,7 +87,7 @@ class EpisodeFeedback:
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 why = f" ({self._truth_error})" if self._truth_error else ""
-                raise NoTruthError(
+                raise TaskError(
                     f"--feedback {self._source}: the world has no truth of {name!r}{why}; choose own, none "
                     "or frozen:TEXT"
                 )

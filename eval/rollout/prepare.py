@@ -142,6 +142,8 @@ def prepare(
         variants.append(Variant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
     if remark := resolved.remark_for(configs):
         remarks.append(remark)
+    if configs[0].only_available:
+        remarks.extend(filter(None, map(_remark_on_missing, plans[0].suites.values())))
     if (name := configs[0].protocol) and (elsewhere := load(ProtocolConfig, name).elsewhere):
         remarks.append(f"Protocol {name} is followed, except: {elsewhere}.")
     return Evaluation(
@@ -152,6 +154,18 @@ def prepare(
         mode_is_default=mode_is_default,
         remarks=tuple(remarks),
     )
+
+
+def _remark_on_missing(suite: Suite) -> str | None:
+    """A line on the tasks of a suite that lack assets, and on the categories that have no others."""
+    missing = [task for task in suite.tasks() if task.missing]
+    if not missing:
+        return None
+    here = {task.category for task in suite.tasks() if not task.missing}
+    gone = dict.fromkeys(task.category for task in missing if task.category not in here)
+    lost = f", all of {' and '.join(gone)} among them" if gone else ""
+    count = f"{len(missing)} of {len(suite.tasks())} tasks"
+    return f"{suite.protocol.name}: {count} lack assets and are left out{lost}."
 
 
 def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluation:

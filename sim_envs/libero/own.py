@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -43,6 +43,7 @@ class OwnEnvironment(Preset):
 class OwnTask(LiberoTask):
     """A task in a BDDL file of the user's."""
 
+    is_own: ClassVar[bool] = True
     bddl: Path
     states: Path | None
 

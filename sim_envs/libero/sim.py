@@ -38,7 +38,7 @@ from sim_envs.perturbations.perturber import Perturber
 from sim_envs.perturbations.scene import Scene
 from sim_envs.rendering import Cameras
 from sim_envs.truth.tracker import EpisodeTruth
-from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, checked_actions
+from sim_envs.world import AdvanceResult, PhysicsError, TaskError, World, as_flag, checked_actions
 
 _PLACEMENT_ATTEMPTS = 20  # each of up to 5,000 draws per object
 
@@ -359,6 +359,11 @@ class LiberoSim(World):
             LiberoScene, self.env, self.task.plain_language, self.sequence, hidden=hidden
         )
         self._tracker = EpisodeTruth(scene, control_hz=CONTROL_HZ)
+        if self.task.is_own and self.progress() == 1.0:
+            raise TaskError(
+                f"{self.task.bddl_file}: the goal is true at the start of initial state {init_id}; change it, "
+                "or where things begin"
+            )
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:

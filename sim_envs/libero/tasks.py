@@ -8,7 +8,7 @@ import re
 import runpy
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -66,6 +66,7 @@ class LiberoTask(Task):
     problem file has another wording, on which published policies were not trained.
     """
 
+    is_own: ClassVar[bool] = False  # a user's task, which must not begin with its goal met
     perturbation: Perturbation = dataclasses.field(default_factory=Perturbation)
     sampled_from: int | None = None
     """Seed from which the initial states below `FIRST_SAMPLED` are sampled; None if they are stored."""

@@ -5,10 +5,11 @@ import os
 
 import pytest
 
-from configs.schema import RunConfig
+from configs.schema import ExecutionConfig, RunConfig
 from contracts.errors import UsageError
 from eval import libero
 from eval.rollout.plan import make_plan
+from eval.rollout.prepare import prepare_options
 from sim_envs.libero.plus.suite import LIBERO_PLUS, PlusEnvironment
 from tests.sim_envs.libero.small_copy import BASE, write, write_small_copy
 
@@ -35,6 +36,15 @@ def test_only_available_leaves_out_what_the_assets_lack_and_a_task_is_played_onc
         UsageError, match=r"--only-available: libero_plus_spatial needs scenes/lights/dim.xml"
     ):
         _played(only_available=True, task_ids=(3, 4))
+
+
+def test_a_run_says_what_only_available_leaves_out(tmp_path):
+    asked = {"policy": "noop", "suites": (SUITE,), "assets": "standins", "only_available": True}
+    how = {"given": asked, "execution": ExecutionConfig(), "output_dir": tmp_path}
+    assert prepare_options(asked, **how).remarks == (
+        f"{SUITE}: 3 of 8 tasks lack assets and are left out, all of Light Conditions and Background "
+        "Textures among them.",
+    )
 
 
 def test_per_category_draws_the_same_tasks_of_each_whatever_else_is_played():

@@ -18,6 +18,7 @@ from sim_envs.libero.tasks import get_task, init_states
 from sim_envs.suite import open_suite
 from sim_envs.task_check import check_task
 from sim_envs.testing import check_suite
+from sim_envs.world import TaskError
 from tests.sim_envs.libero.conftest import SODA
 from tests.sim_envs.libero.small_copy import write
 
@@ -271,6 +272,8 @@ def test_a_goal_that_is_met_or_out_of_reach_is_said(folder, standins):
     said = [check_task(suite, task, play=False).results[0].detail for task in suite.tasks()]
     assert said[0].startswith("unreachable: plate_1 is 1.2")
     assert said[1] == "the goal is true at the start"
+    with opened(suite, 1) as world, pytest.raises(TaskError, match="the goal is true at the start"):
+        world.reset(init_id=0, seed=7, settle_steps=20)
 
 
 @pytest.mark.slow
