@@ -36,7 +36,7 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.report.comparison import Graded, PairTable
+from eval.report.comparison import Outcomes, PairTable
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 
 SIZES = (10, 50, 200, 500)
@@ -124,10 +124,10 @@ def seeds(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
         for _ in repeat(_BOOTSTRAPS[n]):
             solved = [_alike(rng, n, rate, alike).tolist() for _ in range(2)]
             found.append(rate_95(solved[0], states))
-            a, b = ([Graded(yes, of, 0) for yes, of in zip(each, states, strict=True)] for each in solved)
-            table = PairTable(n_episodes=len(a), a=a, b=b, n_errors_a=0, n_errors_b=0)
-            differences.append(table.difference_ci95)
-            unpaired.append(dataclasses.replace(table, paired=False).difference_ci95)
+            a, b = (Outcomes(solved=each, states=states, seeds=()) for each in solved)
+            table = PairTable(n_episodes=len(states), a=a, b=b)
+            differences.append(table.ci95)
+            unpaired.append(dataclasses.replace(table, paired=False).ci95)
         of = f"rate {rate:g}, correlation {alike:g}"
         yield _coverage(f"success rate, {SEEDS} seeds (Wilson)", of, n, found, rate)
         yield _coverage(f"paired difference, {SEEDS} seeds (Tango)", of, n, differences, 0.0)

@@ -103,9 +103,9 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         },
         "time_to_success": times and {"n_pairs": times.n_pairs, **ratio(times, judgements.time)},
         "restricted_mean_time": restricted
-        and {**restricted.seconds.to_json(), **ratio(restricted, judgements.restricted)},
-        "currency": {task: each.to_json() for task, each in comparison.currency.items()},
-        "motion": {measure: each.to_json() for measure, each in comparison.motion.items()},
+        and {**dataclasses.asdict(restricted.seconds), **ratio(restricted, judgements.restricted)},
+        "currency": {task: dataclasses.asdict(each) for task, each in comparison.currency.items()},
+        "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
         "success_over_time": {
             run: [
                 {"seconds": at.seconds, "pc_success": at.percent, "pc_success_ci95": [at.low, at.high]}
@@ -118,30 +118,30 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
             stage: {**dataclasses.asdict(each), "b_over_a": {name: each.ratio(name) for name in vars(each.a)}}
             for stage, each in comparison.latency.items()
         },
-        "texts": [difference for each in texts for difference in each.pop("differences")],
+        "texts": [
+            {"task": each["task"], "when": when, **difference}
+            for each in texts
+            for when, difference in each.pop("differences").items()
+        ],
         "text_pairs": texts,
         "staleness_ms": {task: {"a": a, "b": b} for task, (a, b) in comparison.staleness_ms.items()},
     }
 
 
 def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
-    counts = ("n_episodes", "both", "only_a", "only_b", "neither", "n_errors_a", "n_errors_b", "paired")
-    intervals = [
-        scaled(rate_95([each.solved for each in side], [each.state for each in side]), 100)
-        for side in (pairs.a, pairs.b)
-    ]
+    found = {name: getattr(pairs, name) for name in ("n_episodes", "both", "only_a", "only_b", "neither")}
+    for name, side in (("a", pairs.a), ("b", pairs.b)):
+        found[f"n_errors_{name}"] = side.n_errors
+        found[f"pc_success_{name}"] = side.percent
+        found[f"pc_success_ci95_{name}"] = scaled(rate_95(side.solved, side.states), 100)
+        found[f"seeds_{name}"] = side.by_seed and dataclasses.asdict(side.by_seed)
     return {
-        **{name: getattr(pairs, name) for name in counts},
+        **found,
+        "paired": pairs.paired,
         "n_pairs": pairs.graded if pairs.paired else 0,
-        "n_states": len({each.state for each in pairs.a}),
-        "pc_success_a": pairs.percent_a,
-        "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": intervals[0],
-        "pc_success_ci95_b": intervals[1],
-        "seeds_a": pairs.seeds_a and dataclasses.asdict(pairs.seeds_a),
-        "seeds_b": pairs.seeds_b and dataclasses.asdict(pairs.seeds_b),
+        "n_states": len({*pairs.a.states}),
         "difference": pairs.difference,
-        "difference_ci95": pairs.difference_ci95,
+        "difference_ci95": pairs.ci95,
         "mcnemar_p": pairs.p_value if pairs.paired else None,
         "p_value": pairs.p_value,
     }

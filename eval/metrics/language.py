@@ -8,7 +8,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from contracts.truth import Memory, Narration, Truth
 from eval.metrics.statistics import Interval, MeanDifference, cluster_bootstrap_95, ratio_of_sums, scaled
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
+
+_Columns = tuple[np.ndarray, np.ndarray]
+"""A part and the whole, by episode."""
 
 ORACLE = "oracle"
 """Finish reason of texts written from the truth."""
@@ -227,14 +230,6 @@ class Percentage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Drop:
-    """A drop of a percentage, in points."""
-
-    pc: float
-    ci95: Interval | None  # its 95 % bootstrap interval over episodes; None if undefined
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRow:
     """The texts of one language task in some episodes."""
 
@@ -244,7 +239,6 @@ class TextRow:
     staleness_ms: float | None  # mean simulated time from request to delivery
     at_request: Mapping[str, Percentage]  # by measure, over all graded texts
     on_delivery: Mapping[str, Percentage]
-    lost: Drop | None  # the drop of the headline measure from request to delivery
     # Currency: simulated time in which the text delivered last is true, memories by the F1 of their items;
     # None on clock `paused`.
     current: Percentage | None
@@ -253,22 +247,18 @@ class TextRow:
 def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, TextRow]:
     """Language task to its row; empty if no text was finished."""
     rows = {}
-    for task, headline in HEADLINES.items():
+    for task in HEADLINES:
         told = [episode for episode in episodes if task in episode.texts]
         scores, states = [episode.texts[task] for episode in told], states_of(told)
         if scores:
-            at_request = [score.at_request for score in scores]
-            on_delivery = [score.on_delivery for score in scores]
-            headlines = [[share.get(headline, Share()) for share in x] for x in (at_request, on_delivery)]
             columns = _current_columns(task, episodes)
             rows[task] = TextRow(
                 n_texts=sum(score.texts for score in scores),
                 n_not_graded=sum(score.not_graded for score in scores),
                 n_oracle=sum(score.oracle for score in scores),
                 staleness_ms=mean_staleness_ms(episodes, [task]),
-                at_request=_percentages(at_request, states),
-                on_delivery=_percentages(on_delivery, states),
-                lost=difference(headlines[0], headlines[1], states),
+                at_request=_percentages([score.at_request for score in scores], states),
+                on_delivery=_percentages([score.on_delivery for score in scores], states),
                 current=columns
                 and _pooled(*columns, states_of(episodes), n=len(episodes), method="percentile"),
             )
@@ -286,23 +276,12 @@ def currency_differences(
     for task in HEADLINES:
         a, b = (_current_columns(task, [pair[side] for pair in pairs]) for side in (0, 1))
         if a is not None and b is not None:
-            percent = [100 * float(ratio_of_sums(*columns)) for columns in (a, b)]
-            found[task] = MeanDifference(
-                a=percent[0],
-                b=percent[1],
-                difference=percent[1] - percent[0],
-                ci95=cluster_bootstrap_95(
-                    lambda *columns, axis=-1: 100 * _fall(*columns, axis=axis),
-                    *(*b, *a),
-                    clusters=states_of(pair[0] for pair in pairs),
-                    method="percentile",
-                ),
-                n_pairs=len(pairs),
-            )
+            states = states_of(pair[0] for pair in pairs)
+            found[task] = _difference(a, b, states, method="percentile")
     return found
 
 
-def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> tuple[np.ndarray, np.ndarray] | None:
+def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> _Columns | None:
     """Seconds in which the last text was true, and all seconds, by episode.
 
     An episode without a text counts as one in which nothing was true. None if no episode has a text of the
@@ -330,51 +309,43 @@ def _percentages(shares: Sequence[Mapping[str, Share]], states: Sequence[Hashabl
     return {measure: row for measure, row in rows.items() if row is not None}
 
 
-def percentage(shares: Sequence[Share], states: Sequence[Hashable] | None = None) -> Percentage | None:
-    """Pooled percentage with interval; None if all totals are 0.
-
-    `states` are the initial states of the episodes that the shares are of; None if each has its own.
-    """
+def percentage(shares: Sequence[Share], states: Sequence[Hashable]) -> Percentage | None:
+    """Pooled percentage of the episodes of these initial states, with interval; None if all totals are 0."""
     kept = [number for number, share in enumerate(shares) if share.of]
     hits, of = _columns([shares[number] for number in kept])
-    clusters = None if states is None else [states[number] for number in kept]
-    return _pooled(hits, of, clusters, n=int(of.sum())) if kept else None
+    return _pooled(hits, of, [states[number] for number in kept], n=int(of.sum())) if kept else None
 
 
 def _pooled(
-    part: np.ndarray,
-    whole: np.ndarray,
-    states: Sequence[Hashable] | None,
-    *,
-    n: int,
-    method: Literal["BCa", "percentile"] = "BCa",
+    part: np.ndarray, whole: np.ndarray, states: Sequence[Hashable], *, n: int, **how: Any
 ) -> Percentage:
-    interval = cluster_bootstrap_95(ratio_of_sums, part, whole, clusters=states, method=method)
+    interval = cluster_bootstrap_95(ratio_of_sums, part, whole, clusters=states, **how)
     return Percentage(pc=100 * float(ratio_of_sums(part, whole)), ci95=scaled(interval, 100), n=n)
 
 
-def difference(
-    before: Sequence[Share], after: Sequence[Share], states: Sequence[Hashable] | None = None
-) -> Drop | None:
-    """Drop of the pooled percentage in points, paired by episode; None if one of the two is undefined.
-
-    `states` as for `percentage`.
-    """
-    both = list(zip(before, after, strict=True))
-    kept = [number for number, pair in enumerate(both) if any(share.of for share in pair)]
-    pairs, clusters = [both[each] for each in kept], None if states is None else [states[n] for n in kept]
-    if not pairs or not all(sum(share.of for share in side) for side in zip(*pairs, strict=True)):
+def share_difference(
+    a: Sequence[Share], b: Sequence[Share], states: Sequence[Hashable]
+) -> MeanDifference | None:
+    """Pooled percentages of A and B, paired by episode; None if one of the two is undefined."""
+    kept = [number for number, pair in enumerate(zip(a, b, strict=True)) if any(share.of for share in pair)]
+    of_a, of_b = (_columns([side[number] for number in kept]) for side in (a, b))
+    if not of_a[1].sum() or not of_b[1].sum():
         return None
-    columns = (*_columns([pair[0] for pair in pairs]), *_columns([pair[1] for pair in pairs]))
-    interval = scaled(cluster_bootstrap_95(_fall, *columns, clusters=clusters), 100)
-    return Drop(pc=100 * float(_fall(*columns)), ci95=interval)
+    return _difference(of_a, of_b, [states[number] for number in kept])
 
 
-def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:
+def _difference(a: _Columns, b: _Columns, states: Sequence[Hashable], **how: Any) -> MeanDifference:
+    def gain(a: np.ndarray, of_a: np.ndarray, b: np.ndarray, of_b: np.ndarray, axis: int = -1) -> np.ndarray:
+        return 100 * (ratio_of_sums(b, of_b, axis) - ratio_of_sums(a, of_a, axis))
+
+    return MeanDifference(
+        a=100 * float(ratio_of_sums(*a)),
+        b=100 * float(ratio_of_sums(*b)),
+        difference=float(gain(*a, *b)),
+        ci95=cluster_bootstrap_95(gain, *a, *b, clusters=states, **how),
+        n_pairs=len(a[0]),
+    )
+
+
+def _columns(shares: Sequence[Share]) -> _Columns:
     return np.array([share.hits for share in shares], float), np.array([share.of for share in shares], float)
-
-
-def _fall(
-    hits: np.ndarray, of: np.ndarray, later_hits: np.ndarray, later_of: np.ndarray, axis: int = -1
-) -> np.ndarray:
-    return ratio_of_sums(hits, of, axis) - ratio_of_sums(later_hits, later_of, axis)

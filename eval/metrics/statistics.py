@@ -6,7 +6,7 @@ import statistics
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -152,10 +152,6 @@ class MeanDifference:
     difference: float  # B minus A
     ci95: Interval | None  # its 95 % bootstrap interval over pairs; None if undefined
     n_pairs: int  # pairs
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON types."""
-        return {**dataclasses.asdict(self), "ci95": self.ci95 and self.ci95._asdict()}
 
 
 def mean_difference(

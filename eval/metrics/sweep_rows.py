@@ -9,7 +9,6 @@ from pydantic import AliasChoices, Field
 from configs.errors import check
 from eval.metrics.language import Percentage
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.results_file import fields_of
 from eval.metrics.rows import Row
 from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import NO_ASSETS
@@ -30,7 +29,6 @@ class SuccessVerdict:
     difference: float | None = None  # of success rates, percentage points
     ci95: Interval | None = None
     episodes_needed: int | None = None
-    needed_for: Verdict | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,21 +116,12 @@ def read_sweep(folder: SweepFolder) -> SweepRecord:
     return check(SweepRecord, folder.read_finished(), source=str(folder.record_path))
 
 
-_FIELDS = (
+CELL_FIELDS = (
     *("run", "options", "device", "n_episodes", "n_success", "n_errors", "pc_success", "pc_success_ci95"),
     *("time_to_success_s", "restricted_mean_s", "restricted_mean_ci95", "motion", "mean_steps", "query_hz"),
     *("pc_idle", "charged_ms", "control_steps", "staleness_ms", "tokens_per_simulated_s"),
     *("texts_per_simulated_s", "prompt_age_steps", "pc_right_on_delivery", "outcomes", "current"),
     *("time_to_success_ci95", "against", "success", "time", "restricted"),
+    *("motion_differences", "current_differences"),
 )
-_DIFFERENCES = ("motion_differences", "current_differences")
-
-
-def cell_to_json(cell: Cell) -> dict[str, Any]:
-    """A cell as JSON types."""
-    fields = fields_of(cell, _FIELDS)
-    for name in _DIFFERENCES if cell.against else ():
-        fields[name] = {each: difference.to_json() for each, difference in getattr(cell, name).items()}
-    if cell.restricted is not None and cell.restricted.seconds is not None:
-        fields["restricted"]["seconds"] = cell.restricted.seconds.to_json()
-    return fields
+"""The fields of a cell in `sweep.json`, for `fields_of`."""

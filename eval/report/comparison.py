@@ -5,10 +5,10 @@ import enum
 import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Self
 
 from contracts.clock import PAUSED
-from contracts.episode import EpisodeResult, Outcome, Share, graded_only, solved
+from contracts.episode import EpisodeResult, Outcome, Share, graded_only, solved, states_of
 from contracts.errors import UsageError, pluralize
 from contracts.latency import Quantiles
 from contracts.query import QueryRecord
@@ -19,13 +19,12 @@ from eval.metrics.language import (
     HEADLINES,
     ORACLE,
     currency_differences,
-    difference,
     grade_text,
     mean_staleness_ms,
-    percentage,
+    share_difference,
 )
 from eval.metrics.motion_quality import motion_differences
-from eval.metrics.noninferiority import Counts, PairCounts, TwoRates
+from eval.metrics.noninferiority import Counts, PairCounts, TwoRates, exceeds
 from eval.metrics.rows import LATENCY_STAGES, Seeds
 from eval.metrics.simulated_time import (
     CurvePoint,
@@ -90,18 +89,6 @@ class Unpaired(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextDifference:
-    """The headline measure of one language task in both runs, in percent, over the texts in pairs."""
-
-    task: str
-    when: str  # time of the ground truth that grades the texts: `at_request` or `on_delivery`
-    a: float
-    b: float
-    difference: float  # B's minus A's, percentage points
-    interval: Interval | None  # its 95 % bootstrap interval over episodes; None if undefined
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TextPairs:
     """The texts of one language task, paired by episode and by the query that requested them."""
 
@@ -113,8 +100,9 @@ class TextPairs:
     only_b: Mapping[Unpaired, int]
     oracle_a: bool  # whether A's were generated from the ground truth; `oracle_b` likewise
     oracle_b: bool
-    # At request and on delivery; empty if there is no pair, or nothing to grade.
-    differences: Sequence[TextDifference]
+    # The headline measure in percent, by the truth that grades the texts: `at_request` and `on_delivery`;
+    # empty if there is no pair, or nothing to grade.
+    differences: Mapping[str, MeanDifference]
 
 
 _Scores = tuple[Share, Share]
@@ -128,7 +116,7 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
     clock `paused`, where both runs issue that query at the same time. Other clocks charge latency, so only
     episodes are paired: all graded texts of one run are compared with all of the other.
     """
-    found = []
+    pairs = []
     for task in HEADLINES:
         only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
         graded: list[tuple[list[_Scores], list[_Scores]]] = []
@@ -142,21 +130,17 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
                 only_a[Unpaired.OTHER_MOMENT] += len(a)
                 only_b[Unpaired.OTHER_MOMENT] += len(b)
                 graded.append((list(a.values()), list(b.values())))
-        differences = []
+        differences, states = {}, [episode.key.state for episode in episodes]
         for moment, when in enumerate(("at_request", "on_delivery")):
-            shares_a, shares_b = (
+            a, b = (
                 [sum((scores[moment] for scores in texts[side]), Share()) for texts in graded]
                 for side in (0, 1)
             )
-            rate_a, rate_b = percentage(shares_a), percentage(shares_b)
-            states = [episode.key.state for episode in episodes]
-            gain = difference(shares_b, shares_a, states)  # the drop from B to A
-            if rate_a is not None and rate_b is not None and gain is not None:
-                values = {"a": rate_a.pc, "b": rate_b.pc, "difference": gain.pc}
-                differences.append(TextDifference(task=task, when=when, **values, interval=gain.ci95))
+            if (found := share_difference(a, b, states)) is not None:
+                differences[when] = found
         n_pairs = sum(len(of_a) for of_a, _ in graded) if in_pairs else 0
         if differences or (in_pairs and (n_pairs or only_a or only_b)):
-            found.append(
+            pairs.append(
                 TextPairs(
                     task=task,
                     pairs=n_pairs,
@@ -167,7 +151,7 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
                     differences=differences,
                 )
             )
-    return found
+    return pairs
 
 
 def _is_oracle(task: str, queries: Sequence[QueryRecord]) -> bool:
@@ -211,12 +195,39 @@ Pair = tuple[EpisodeResult, EpisodeResult]
 """The same episode in runs A and B."""
 
 
-class Graded(NamedTuple):
-    """Whether an episode was solved, its initial state, which episodes of other seeds share, and its seed."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """The graded episodes of one run: whether each was solved, its initial state, and its seed."""
 
-    solved: bool
-    state: Hashable
-    seed: int
+    solved: Sequence[bool]
+    states: Sequence[Hashable]  # episodes of other seeds share them
+    seeds: Sequence[int]
+    n_errors: int = 0  # episodes that ended in an error
+
+    @classmethod
+    def of(cls, graded: Sequence[EpisodeResult], all_of_run: Sequence[EpisodeResult]) -> Self:
+        """The outcomes of graded episodes, which are some of all."""
+        return cls(
+            solved=[*map(solved, graded)],
+            states=states_of(graded),
+            seeds=[episode.key.seed for episode in graded],
+            n_errors=sum(episode.outcome is Outcome.ERROR for episode in all_of_run),
+        )
+
+    @property
+    def percent(self) -> float | None:
+        """The success rate."""
+        return 100 * sum(self.solved) / len(self.solved) if self.solved else None
+
+    @property
+    def by_seed(self) -> Seeds | None:
+        """The success rates by seed; None with one seed."""
+        return Seeds.of(zip(self.seeds, self.solved, strict=True))
+
+    @functools.cached_property
+    def independent(self) -> float:
+        """The effective number of episodes over their number."""
+        return independent_share(self.solved, self.states)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,16 +235,13 @@ class PairTable:
     """Outcomes of the graded episodes of two runs: in pairs, or apart where initial states are unknown."""
 
     n_episodes: int  # episodes that both have, those with an error among them; of the smaller run, if apart
-    a: Sequence[Graded]  # without those of pairs in which a run ended in an error
-    b: Sequence[Graded]
-    n_errors_a: int  # episodes that ended in an error in A
-    n_errors_b: int  # the same for B
+    a: Outcomes  # without those of pairs in which a run ended in an error
+    b: Outcomes
     paired: bool = True  # whether the episodes of `a` and `b` are pairs, in this order
 
     @functools.cached_property
     def _counts(self) -> Counter[tuple[bool, bool]]:
-        pairs = zip(self.a, self.b, strict=True) if self.paired else ()
-        return Counter((a.solved, b.solved) for a, b in pairs)
+        return Counter(zip(self.a.solved, self.b.solved, strict=True) if self.paired else ())
 
     @property
     def both(self) -> int:
@@ -263,13 +271,22 @@ class PairTable:
     @property
     def graded(self) -> int:
         """Graded pairs; episodes of the smaller run, if apart."""
-        return min(len(self.a), len(self.b))
+        return min(len(self.a.solved), len(self.b.solved))
+
+    @property
+    def has_too_many_errors(self) -> bool:
+        """Whether there are too many errors, or too few graded episodes, for a verdict."""
+        return not self.graded or exceeds(max(self.a.n_errors, self.b.n_errors), self.n_episodes)
 
     @property
     def size(self) -> str:
         """How many episodes there are, in words."""
-        of = "" if len(self.a) == len(self.b) else f"{len(self.a)} and "
-        return f"{of}{pluralize(len(self.b), 'episode')}"
+        a, b = len(self.a.solved), len(self.b.solved)
+        return f"{'' if a == b else f'{a} and '}{pluralize(b, 'episode')}"
+
+    @functools.cached_property
+    def _gains(self) -> list[int]:
+        return [b - a for a, b in zip(self.a.solved, self.b.solved, strict=True)]
 
     @functools.cached_property
     def independent(self) -> float:
@@ -277,9 +294,8 @@ class PairTable:
         if not self.graded:
             return 1.0
         if not self.paired:
-            return min(map(_independent, (self.a, self.b)))
-        differences = [b.solved - a.solved for a, b in zip(self.a, self.b, strict=True)]
-        return independent_share(differences, [episode.state for episode in self.a])
+            return min(self.a.independent, self.b.independent)
+        return independent_share(self._gains, self.a.states)
 
     @functools.cached_property
     def counts(self) -> Counts:
@@ -289,50 +305,20 @@ class PairTable:
             only_a, only_b, pairs = share * self.only_a, share * self.only_b, share * self.graded
             return PairCounts(only_a=only_a, only_b=only_b, pairs=pairs)
         (solved_a, of_a), (solved_b, of_b) = (
-            (_independent(side) * sum(episode.solved for episode in side), _independent(side) * len(side))
+            (side.independent * sum(side.solved), side.independent * len(side.solved))
             for side in (self.a, self.b)
         )
         return TwoRates(solved_a=solved_a, of_a=of_a, solved_b=solved_b, of_b=of_b)
 
     @property
-    def solved_a(self) -> int:
-        """Graded episodes that A solved."""
-        return sum(episode.solved for episode in self.a)
-
-    @property
-    def solved_b(self) -> int:
-        """Graded episodes that B solved."""
-        return sum(episode.solved for episode in self.b)
-
-    @property
-    def percent_a(self) -> float | None:
-        """A's success rate over its graded episodes."""
-        return 100 * self.solved_a / len(self.a) if self.a else None
-
-    @property
-    def percent_b(self) -> float | None:
-        """B's success rate over its graded episodes."""
-        return 100 * self.solved_b / len(self.b) if self.b else None
-
-    @property
-    def seeds_a(self) -> Seeds | None:
-        """A's success rates by seed; None with one seed."""
-        return Seeds.of((episode.seed, episode.solved) for episode in self.a)
-
-    @property
-    def seeds_b(self) -> Seeds | None:
-        """The same for B."""
-        return Seeds.of((episode.seed, episode.solved) for episode in self.b)
-
-    @property
     def difference(self) -> float | None:
         """B's success rate minus A's, percentage points."""
-        if self.paired:
-            return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
-        return 100 * self.counts.difference if self.graded else None
+        if not self.graded:
+            return None
+        return 100 * (sum(self._gains) / self.graded if self.paired else self.counts.difference)
 
     @property
-    def difference_ci95(self) -> Interval | None:
+    def ci95(self) -> Interval | None:
         """Its 95 % interval, over initial states, percentage points."""
         return scaled(self.counts.interval, 100) if self.graded else None
 
@@ -343,15 +329,9 @@ class PairTable:
             below = self.counts.p_value(above=0.0)
             return 2 * min(below, 1 - below)
         differences = Counter[Hashable]()
-        for a, b in zip(self.a, self.b, strict=True):
-            differences[a.state] += b.solved - a.solved
+        for state, gain in zip(self.a.states, self._gains, strict=True):
+            differences[state] += gain
         return mcnemar_exact(differences.values())
-
-
-def _independent(episodes: Sequence[Graded]) -> float:
-    return independent_share(
-        [episode.solved for episode in episodes], [episode.state for episode in episodes]
-    )
 
 
 def is_graded(pair: Pair) -> bool:
@@ -362,29 +342,14 @@ def is_graded(pair: Pair) -> bool:
 def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
     """The outcomes of pairs of episodes."""
     graded = [pair for pair in pairs if is_graded(pair)]
-    return PairTable(
-        n_episodes=len(pairs),
-        a=[_graded(a) for a, _ in graded],
-        b=[_graded(b) for _, b in graded],
-        n_errors_a=sum(a.outcome is Outcome.ERROR for a, _ in pairs),
-        n_errors_b=sum(b.outcome is Outcome.ERROR for _, b in pairs),
-    )
+    a, b = (Outcomes.of([pair[side] for pair in graded], [pair[side] for pair in pairs]) for side in (0, 1))
+    return PairTable(n_episodes=len(pairs), a=a, b=b)
 
 
 def outcomes_apart(a: Sequence[EpisodeResult], b: Sequence[EpisodeResult]) -> PairTable:
     """The outcomes of episodes that are not paired."""
-    return PairTable(
-        n_episodes=min(len(a), len(b)),
-        a=[_graded(episode) for episode in graded_only(a)],
-        b=[_graded(episode) for episode in graded_only(b)],
-        n_errors_a=len(a) - len(graded_only(a)),
-        n_errors_b=len(b) - len(graded_only(b)),
-        paired=False,
-    )
-
-
-def _graded(episode: EpisodeResult) -> Graded:
-    return Graded(solved(episode), episode.key.state, episode.key.seed)
+    sides = [Outcomes.of(graded_only(of_run), of_run) for of_run in (a, b)]
+    return PairTable(n_episodes=min(len(a), len(b)), a=sides[0], b=sides[1], paired=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,15 +17,13 @@ from eval.metrics.noninferiority import (
     Verdict,
     corrected_verdicts,
     episodes_needed,
-    exceeds,
     verdict_of,
 )
-from eval.metrics.rows import Seeds
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import format_inputs
-from eval.report.comparison import Comparison, PairTable, TextDifference, TextPairs, Unpaired
-from eval.report.result_tables import MEASURES, percent
+from eval.report.comparison import Comparison, Outcomes, PairTable, TextPairs, Unpaired
+from eval.report.result_tables import MEASURES
 from eval.report.table import Column, Table, format_clock_of, percentage, to_terminal
 
 MARGIN = 5.0
@@ -43,7 +41,6 @@ class Judgement:
     sentence: str  # verdict, margin and numbers in one sentence
     # If success is inconclusive, the episodes that would settle it; None if none would.
     episodes_needed: int | None = None
-    needed_for: Verdict | None = None  # the verdict that they would give if the present estimate is right
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,9 +72,7 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     if success.verdict is Verdict.TOO_MANY_ERRORS:
         time = restricted = None
     per_suite = dict.fromkeys(comparison.per_suite, Verdict.TOO_MANY_ERRORS)
-    graded = {
-        suite: pairs for suite, pairs in comparison.per_suite.items() if not _has_too_many_errors(pairs)
-    }
+    graded = {suite: pairs for suite, pairs in comparison.per_suite.items() if not pairs.has_too_many_errors}
     verdicts = corrected_verdicts([pairs.counts for pairs in graded.values()], margin / 100)
     per_suite |= dict(zip(graded, verdicts, strict=True))
     return Judgements(success=success, time=time, restricted=restricted, per_suite=per_suite)
@@ -93,18 +88,17 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
     """
     if not 0 < margin < 100:
         raise UsageError(f"a margin of {margin:g} points; give one above 0 and below 100, such as {MARGIN:g}")
-    interval, difference = pairs.difference_ci95, pairs.difference
-    if interval is None or difference is None or _has_too_many_errors(pairs):
-        errors, total = max(pairs.n_errors_a, pairs.n_errors_b), pluralize(pairs.n_episodes, "episode")
+    interval, difference = pairs.ci95, pairs.difference
+    if interval is None or difference is None or pairs.has_too_many_errors:
+        errors, total = max(pairs.a.n_errors, pairs.b.n_errors), pluralize(pairs.n_episodes, "episode")
         sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
         return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
-    verdict, needed, expected = verdict_of(interval, margin), None, None
+    verdict, needed = verdict_of(interval, margin), None
     lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
     alone = f"{pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone"
     if not pairs.paired:
-        alone = (
-            f"not paired, as initial states are unknown: {a} solved {pairs.solved_a}, {b} {pairs.solved_b}"
-        )
+        both = f"{a} solved {sum(pairs.a.solved)}, {b} {sum(pairs.b.solved)}"
+        alone = f"not paired, as initial states are unknown: {both}"
     sentence = (
         f"{lead}: {format_points(difference)} points, {format_between(interval)}, {pairs.size} ({alone})"
     )
@@ -114,15 +108,11 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         if needed is None:
             sentence += "; no number of episodes would settle it"
         else:
-            is_good = difference > -margin
-            expected = Verdict.NON_INFERIOR if is_good else Verdict.INFERIOR
             unit = 10 ** max(0, len(str(needed)) - 2)  # two digits, rounded up
-            shown = f"{b} is {'as good' if is_good else 'worse by more than the margin'}"
+            shown = f"{b} is {'as good' if difference > -margin else 'worse by more than the margin'}"
             enough = f"about {math.ceil(needed / unit) * unit} episodes would show that {shown}"
             sentence += f"; if that difference is right, {enough}"
-    return Judgement(
-        verdict=verdict, margin=margin, sentence=f"{sentence}.", episodes_needed=needed, needed_for=expected
-    )
+    return Judgement(verdict=verdict, margin=margin, sentence=f"{sentence}.", episodes_needed=needed)
 
 
 def judge_time(
@@ -154,10 +144,6 @@ def judge_time(
         verdict = verdict_of(gain, math.log1p(margin / 100))
     lead = _lead(verdict, gain, a, b, f"{measure} (margin {margin:g} %)")
     return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
-
-
-def _has_too_many_errors(pairs: PairTable) -> bool:
-    return not pairs.graded or exceeds(max(pairs.n_errors_a, pairs.n_errors_b), pairs.n_episodes)
 
 
 def _lead(verdict: Verdict, gain: Interval | None, a: str, b: str, how: str) -> str:
@@ -200,36 +186,35 @@ class Side(NamedTuple):
     """A row of a comparison: what is compared, A's and B's value, and B's minus A's."""
 
     name: str
-    of: PairTable | MeanDifference | TextDifference
+    of: PairTable | MeanDifference
     p_value: float | None = None  # McNemar's
     verdict: Verdict | None = None
 
 
-def _compared(first: str, form: str, *, unit: str = "", ends: str = "ci95") -> list[Column]:
+def _compared(first: str, form: str, *, unit: str = "") -> list[Column]:
     """Both values, their difference and its interval."""
     return [
         Column(first, lambda row: row.name, unit=unit, align="left"),
         Column("A", lambda row: row.of.a, form),
         Column("B", lambda row: row.of.b, form),
         Column("B minus A", lambda row: row.of.difference, f"+{form}"),
-        Column(
-            "95 %", lambda row: getattr(row.of, ends), lambda ci: f"{ci.low:+{form}} to {ci.high:+{form}}"
-        ),
+        Column("95 %", lambda row: row.of.ci95, lambda ci: f"{ci.low:+{form}} to {ci.high:+{form}}"),
     ]
 
 
-def _rate(value: float | None, seeds: Seeds | None) -> str | None:
+def _rate(side: Outcomes) -> str | None:
     """A success rate, with the standard deviation over seeds if there are several."""
-    if value is None:
+    if side.percent is None:
         return None
-    return percent(value) if seeds is None else f"{percentage(value, 1)} ± {seeds.sd:.1f} %"
+    spread = "" if side.by_seed is None else f" ± {side.by_seed.sd:.1f}"
+    return percentage(side.percent, 1, f"{spread} %")
 
 
-_NAME, _, _, *_DIFFERENCE = _compared("solved", ".1f", ends="difference_ci95")
+_NAME, _, _, *_DIFFERENCE = _compared("solved", ".1f")
 RATES = [
     _NAME,
-    Column("A", lambda row: _rate(row.of.percent_a, row.of.seeds_a)),
-    Column("B", lambda row: _rate(row.of.percent_b, row.of.seeds_b)),
+    Column("A", lambda row: _rate(row.of.a)),
+    Column("B", lambda row: _rate(row.of.b)),
     *_DIFFERENCE,
     Column("p", lambda row: row.p_value, ".2g"),
 ]
@@ -244,12 +229,12 @@ PAIRS = [
 ]
 APART = [
     dataclasses.replace(_NAME, heading="not paired"),
-    Column("A", lambda row: f"{row.of.solved_a}/{len(row.of.a)}"),
-    Column("B", lambda row: f"{row.of.solved_b}/{len(row.of.b)}"),
+    Column("A", lambda row: f"{sum(row.of.a.solved)}/{len(row.of.a.solved)}"),
+    Column("B", lambda row: f"{sum(row.of.b.solved)}/{len(row.of.b.solved)}"),
     PAIRS[-1],
 ]
 MEASURES_COLUMNS = [*_compared("measure", ".2f"), Column("pairs", lambda row: row.of.n_pairs)]
-TEXT_COLUMNS = _compared("language", ".1f", unit="%", ends="interval")
+TEXT_COLUMNS = _compared("language", ".1f", unit="%")
 LATENCY = [
     Column("latency", lambda row: f"{row[0]}, {row[2]}", unit="ms", align="left"),
     Column("A", lambda row: getattr(row[1].a, row[2]), ".1f"),
@@ -276,13 +261,13 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
     _show_runs(comparison, console)
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
-    seeds = "" if comparison.overall.seeds_a is None else f"; {_SEEDS_NOTE}"
+    seeds = "" if comparison.overall.a.by_seed is None else f"; {_SEEDS_NOTE}"
     note = _STATISTICS_NOTE if comparison.overall.paired else _APART_NOTE
     show_table(RATES, sides, f"{note}{together}{seeds}.")
     show_table(PAIRS if comparison.overall.paired else APART, sides)
-    errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
-    if any(errors):
-        console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
+    errors_a, errors_b = comparison.overall.a.n_errors, comparison.overall.b.n_errors
+    if errors_a or errors_b:
+        console.print(f"Left out, ended in an error: {errors_a} in A, {errors_b} in B.")
     console.print()
     for sentence in judgements.sentences:
         console.print(f"[bold]{escape(sentence)}[/]")
@@ -295,9 +280,9 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         show_table(MEASURES_COLUMNS, [Side(*each) for each in comparison.measures.items()], _MEASURES_NOTE)
     if comparison.texts:
         texts = [
-            Side(f"{MEASURES[text.task]}, {_WHEN[text.when]}", text)
+            Side(f"{MEASURES[texts.task]}, {_WHEN[when]}", difference)
             for texts in comparison.texts
-            for text in texts.differences
+            for when, difference in texts.differences.items()
         ]
         if texts:
             show_table(TEXT_COLUMNS, texts)

@@ -8,7 +8,7 @@ from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
 from eval.metrics.rows import Rate, rate_of
 from eval.records.reader import RunRecords
-from eval.report.comparison import Comparison, PairTable, compare
+from eval.report.comparison import Comparison, Outcomes, PairTable, compare
 from eval.report.comparison_verdict import Judgements, judge_all
 from eval.report.perturbations import conclude_perturbed, control_of, perturbed_rows
 from eval.report.table import percentage
@@ -90,12 +90,12 @@ def conclude(labels: Sequence[str], judged: Sequence[Judged]) -> str:
 
 def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgements) -> str:
     pairs, success, time = comparison.overall, judgements.success, _time(b, comparison)
-    episodes, interval = pairs.size, pairs.difference_ci95
+    episodes, interval = pairs.size, pairs.ci95
     if success.verdict is Verdict.TOO_MANY_ERRORS or interval is None:
         return success.sentence.rstrip(".")
     if pairs.agrees and comparison.actions.bitwise_equal and not time:
         return f"{b} and {a} acted alike, bit for bit: both solved {pairs.both} of {episodes}"
-    rates = _against(pairs.percent_b, pairs.percent_a, pairs)
+    rates = _against(pairs.b, pairs.a, pairs)
     if interval.low > 0 or interval.high < 0:
         words = "more" if interval.low > 0 else "fewer"
         within = f", though at most {success.margin:g} points" if interval.low > -success.margin else ""
@@ -104,7 +104,7 @@ def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgement
     if success.verdict is Verdict.NON_INFERIOR:
         known = f"{b} is as good as {a} within {success.margin:g} points: {rates}"
         return known + (f"; {time}" if time else "")
-    of_a, of_b = pairs.solved_a, pairs.solved_b
+    of_a, of_b = sum(pairs.a.solved), sum(pairs.b.solved)
     same = f"the same {of_a}" if of_a else "none"
     solved = f"both solved {same}" if pairs.agrees else f"{b} solved {of_b}, {a} {of_a}"
     if time:
@@ -138,14 +138,14 @@ def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
     numbered = enumerate(others)
     place, (best, comparison) = max(numbered, key=lambda each: each[1][1].overall.difference or 0.0)
     pairs, verdict = comparison.overall, verdicts[place]
-    solved = _against(pairs.percent_b, pairs.percent_a, pairs)
+    solved = _against(pairs.b, pairs.a, pairs)
     if all(each.overall.agrees for _, each in others):
         known = f"All {len(labels)} runs solved the same {pairs.both} of {pluralize(pairs.graded, 'episode')}"
     elif verdict is Verdict.SUPERIOR:
         known = f"{best} solved most, significantly more than {first}: {solved}"
     elif all(each is Verdict.INFERIOR for each in verdicts):
-        known = f"{first} solved most, significantly more than the next, {best}: "
-        known += _against(pairs.percent_a, pairs.percent_b, pairs)
+        against = _against(pairs.a, pairs.b, pairs)
+        known = f"{first} solved most, significantly more than the next, {best}: {against}"
     else:
         known = f"No run solved significantly more than {first}; the best other, {best}: {solved}"
     timed = [(each.time_ratio.ratio, label, each) for label, each in others if each.time_ratio]
@@ -154,8 +154,8 @@ def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
     return known + (f"; {time}" if time else "")
 
 
-def _against(one: float | None, other: float | None, pairs: PairTable) -> str:
-    return f"{_percent(one)} % against {_percent(other)} % of {pairs.size}"
+def _against(one: Outcomes, other: Outcomes, pairs: PairTable) -> str:
+    return f"{_percent(one.percent)} % against {_percent(other.percent)} % of {pairs.size}"
 
 
 def _percent(value: float | None) -> str:

@@ -61,10 +61,10 @@ NOTE = (
 COLUMNS = [
     Column("perturbation", lambda row: " ".join(map(str, row.perturb)), align="left"),
     Column("mode", lambda row: row.mode, align="left", choices=True, when=differ),
-    Column("control", lambda row: row.pairs.percent_a, percent),
-    Column("perturbed", lambda row: row.pairs.percent_b, percent),
+    Column("control", lambda row: row.pairs.a.percent, percent),
+    Column("perturbed", lambda row: row.pairs.b.percent, percent),
     Column("difference", lambda row: row.pairs.difference, "+.1f", legend=NOTE),
-    Column("95 %", lambda row: row.pairs.difference_ci95, lambda ci: f"{ci.low:+.1f} to {ci.high:+.1f}"),
+    Column("95 %", lambda row: row.pairs.ci95, lambda ci: f"{ci.low:+.1f} to {ci.high:+.1f}"),
     Column("pairs", lambda row: row.pairs.graded, optional=1),
     Column("verdict", lambda row: row.verdict, align="left"),
 ]
@@ -77,14 +77,14 @@ def perturbations_table(rows: Sequence[PerturbedRow], title: str = "") -> Table:
 
 def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
     """The perturbation that costs most, with its interval."""
-    known = [row for row in rows if row.pairs.difference_ci95 is not None]
+    known = [row for row in rows if row.pairs.ci95 is not None]
     if not known:
         return "No verdict: too many episodes ended in an error."
     worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.perturb))
     name = format_perturbations(worst.perturb)
-    pairs, interval = worst.pairs, worst.pairs.difference_ci95
+    pairs, interval = worst.pairs, worst.pairs.ci95
     assert interval is not None, "those without are left out"
-    rates = f"{percentage(pairs.percent_b, 0)} % against {percentage(pairs.percent_a, 0)} % in the control"
+    rates = f"{percentage(pairs.b.percent, 0)} % against {percentage(pairs.a.percent, 0)} % in the control"
     numbers = (
         f"{format_points(pairs.difference or 0.0)} points, {format_between(interval)}, "
         f"{pluralize(pairs.graded, 'pair')}"

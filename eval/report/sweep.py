@@ -14,16 +14,17 @@ from contracts.perturbation import UNPERTURBED, format_perturbations
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.results_file import fields_of
 from eval.metrics.rows import RunRows
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
 from eval.metrics.statistics import mean_95
 from eval.metrics.sweep_rows import (
+    CELL_FIELDS,
     Cell,
     RestrictedVerdict,
     SuccessVerdict,
     SweepRecord,
     TimeVerdict,
-    cell_to_json,
 )
 from eval.records.run_folders import Run, SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
@@ -94,7 +95,7 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     manifest = runs[0].folder.read_manifest()
     return {
         "varied": [axis for axis, values in labels.items() if len(values) > 1],
-        "cells": [cell_to_json(row) for row in rows],
+        "cells": [fields_of(row, CELL_FIELDS) for row in rows],
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
@@ -170,9 +171,8 @@ def _verdicts(
             only_reference=outcomes.only_a,
             only_cell=outcomes.only_b,
             difference=outcomes.difference,
-            ci95=outcomes.difference_ci95,
+            ci95=outcomes.ci95,
             episodes_needed=success.episodes_needed,
-            needed_for=success.needed_for,
         ),
         "time": TimeVerdict(**_time(success, time_ratio(graded), config.time_margin)),
         "restricted": RestrictedVerdict(

@@ -14,14 +14,13 @@ from contracts.text import Text
 from contracts.truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from eval.metrics.language import (
     HEADLINES,
-    Drop,
     EpisodeGrader,
     currency_differences,
-    difference,
     grade_memory,
     grade_narration,
     grade_text,
     percentage,
+    share_difference,
     summarize_language,
 )
 from eval.metrics.results_file import results_of
@@ -207,23 +206,24 @@ def test_a_textual_memory_that_cannot_be_parsed_is_counted_and_wrong():
     assert scores.at_request["predicates"] == Share(hits=4, of=4)
 
 
-def test_loss_from_request_to_delivery_is_paired_by_episode():
+def test_a_difference_of_scores_is_paired_by_episode():
     before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
     after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
-    assert difference(before, after) == Drop(pc=pytest.approx(10), ci95=None)
-    assert difference([Share()], [Share()]) is None
-    assert difference([Share(hits=1, of=1)], [Share()]) is None
+    found = share_difference(before, after, range(3))
+    assert (found.difference, found.ci95) == (pytest.approx(-10), None)
+    assert share_difference([Share()], [Share()], [0]) is None
+    assert share_difference([Share(hits=1, of=1)], [Share()], [0]) is None
 
 
 def test_an_episode_in_which_one_side_has_nothing_to_grade_counts_on_the_other():
     """As in the rates of the sides, whose difference it is."""
     plain = [Share(hits=9, of=10)] * 6
     before, after = [*plain, Share()], [*plain, Share(of=27)]
-    rates = [percentage(shares).pc for shares in (before, after)]
-    found = difference(before, after)
-    assert rates == pytest.approx([90, 100 * 54 / 87])
-    assert found.pc == pytest.approx(rates[0] - rates[1])
-    assert found.ci95.low < found.pc < found.ci95.high
+    rates = [percentage(shares, range(7)).pc for shares in (before, after)]
+    found = share_difference(before, after, range(7))
+    assert rates == pytest.approx([90, 100 * 54 / 87]) == [found.a, found.b]
+    assert found.difference == pytest.approx(rates[1] - rates[0])
+    assert found.ci95.low < found.difference < found.ci95.high
 
 
 def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
@@ -236,7 +236,6 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
     for row in (results.overall, results.suites["libero_object"], results.tasks[0]):
         assert row.texts["narration"].at_request["all"].pc == 50
         assert row.texts["narration"].on_delivery["all"].pc == 25
-        assert row.texts["narration"].lost.pc == 25
     written = json.loads(json.dumps(results_of(results), allow_nan=False))
     assert written["per_task"][0]["language"] == "do task 0"
     assert written["overall"]["texts"]["narration"]["on_delivery"]["all"] == {"pc": 25, "ci95": None, "n": 8}

@@ -14,7 +14,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import Graded, PairTable, Unpaired
+from eval.report.comparison import Outcomes, PairTable, Unpaired
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
@@ -69,10 +69,10 @@ def test_pairs_are_counted_by_who_solved_them_and_p_values_of_suites_are_correct
     b = run_with(tmp_path / "b", "ssttttts")
     pairs = compare(a.folder, b.folder).overall
     assert (pairs.both, pairs.only_a, pairs.only_b, pairs.neither) == (2, 3, 1, 2)
-    assert (pairs.percent_a, pairs.percent_b) == (62.5, 37.5)
+    assert (pairs.a.percent, pairs.b.percent) == (62.5, 37.5)
     assert pairs.p_value == pytest.approx(0.625)
     errors = compare(run_with(tmp_path / "c", "sset").folder, run_with(tmp_path / "d", "sest").folder)
-    assert (errors.overall.graded, errors.overall.n_errors_a, errors.overall.n_errors_b) == (2, 1, 1)
+    assert (errors.overall.graded, errors.overall.a.n_errors, errors.overall.b.n_errors) == (2, 1, 1)
     assert errors.actions.n_queries == 2, "pairs with an error are left out"
     whole, none = (
         RunBuilder.at(tmp_path / x).add_all(8 * x, suite="libero_goal").add_all(6 * x).folder for x in "st"
@@ -156,7 +156,7 @@ def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_b
     )
     compared = compare(a.folder, b.folder)
     assert compared.names == ("none", "truth")
-    assert compared.overall.difference_ci95 is not None
+    assert compared.overall.ci95 is not None
     assert read_identity(a.folder).protocol_hash != read_identity(b.folder).protocol_hash
     assert "different protocols" in refusal(a, other)
 
@@ -254,8 +254,8 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
     b = run(tmp_path / "b", [RIGHT, RIGHT, None, None], [RIGHT, RIGHT, None])
     texts = narrations(a, b)
     assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Unpaired.CUT_OFF: 3}, {})
-    at_request, on_delivery = texts.differences
-    assert (at_request.when, on_delivery.when) == ("at_request", "on_delivery")
+    assert [*texts.differences] == ["at_request", "on_delivery"]
+    at_request = texts.differences["at_request"]
     assert (at_request.a, at_request.b, at_request.difference) == (100, 100, 0)
 
 
@@ -265,7 +265,7 @@ def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_othe
     b = run(tmp_path / "b", [RIGHT, RIGHT, RIGHT, None], [RIGHT, WRONG], **clock)
     texts = narrations(a, b)
     assert (texts.pairs, texts.only_a, texts.only_b) == (0, {other: 3}, {other: 5})
-    requested, delivered = texts.differences
+    requested, delivered = texts.differences.values()
     assert (requested.a, requested.b) == (pytest.approx(200 / 3), 80)
     assert delivered.difference == pytest.approx(80 - 200 / 3)
 
@@ -301,7 +301,9 @@ def test_a_text_is_compared_with_the_query_that_requested_it_and_the_one_that_re
         ]
         return RunBuilder.at(path).add(episode(key(0)), *lines).folder
 
-    at_request, on_delivery = narrations(run(tmp_path / "a", [RIGHT]), late(tmp_path / "b")).differences
+    at_request, on_delivery = narrations(
+        run(tmp_path / "a", [RIGHT]), late(tmp_path / "b")
+    ).differences.values()
     assert (at_request.a, at_request.b) == (100, 100)
     assert (on_delivery.a, on_delivery.b, on_delivery.difference) == (100, 0, -100)
 
@@ -317,7 +319,8 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
     b = burst(tmp_path / "b", WRONG, RIGHT, (4, 9))
     texts = narrations(a, b)
     assert (texts.pairs, texts.only_b) == (1, {Unpaired.NOT_GRADED: 1})
-    assert (texts.differences[0].a, texts.differences[0].b) == (100, 0)
+    at_request = texts.differences["at_request"]
+    assert (at_request.a, at_request.b) == (100, 0)
 
 
 def timed(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **manifest):
@@ -374,9 +377,10 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
     counts = {(True, True): both, (True, False): only_a, (False, True): only_b, (False, False): neither}
-    solved = [pair for pair, count in counts.items() for _ in range(count)]
-    a, b = ([Graded(pair[side], state, 7) for state, pair in enumerate(solved)] for side in (0, 1))
-    return PairTable(n_episodes=len(solved) + errors, n_errors_a=0, n_errors_b=errors, a=a, b=b)
+    a, b = zip(*(pair for pair, count in counts.items() for _ in range(count)), strict=True)
+    known = {"states": range(len(a)), "seeds": [7] * len(a)}
+    sides = Outcomes(solved=a, **known), Outcomes(solved=b, n_errors=errors, **known)
+    return PairTable(n_episodes=len(a) + errors, a=sides[0], b=sides[1])
 
 
 @pytest.mark.parametrize(

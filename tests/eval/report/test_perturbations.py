@@ -60,7 +60,7 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
         parse_perturbations("camera:3"),
         parse_perturbations("light:3"),
     )
-    assert (camera.pairs.percent_a, camera.pairs.percent_b) == (100.0, 25.0)
+    assert (camera.pairs.a.percent, camera.pairs.b.percent) == (100.0, 25.0)
     assert (camera.verdict, light.verdict) == (Verdict.INFERIOR, Verdict.INCONCLUSIVE)
     assert conclusion.sentence == (
         "camera:3 costs most of 2 perturbations: 25 % against 100 % in the control (−75.0 points, 95 % "

@@ -101,13 +101,13 @@ def test_runs_are_paired_where_initial_states_are_known(tmp_path):
         comparison = compare(own.folder, run)
         pairs = comparison.overall
         assert pairs.paired is in_order
-        assert (pairs.percent_a, pairs.percent_b) == (40, 60)
+        assert (pairs.a.percent, pairs.b.percent) == (40, 60)
         sentence = judge_all(comparison).success.sentence
         assert ("not paired, as initial states are unknown" in sentence) is not in_order
         if in_order:
             assert (pairs.only_a, pairs.only_b, pairs.both) == (2, 4, 2)
         else:
-            low, high = pairs.difference_ci95
+            low, high = pairs.ci95
             assert (low, high) == pytest.approx((-22.8, 56.1), abs=0.1), (
                 "Agresti and Caffo's of 4/10 and 6/10"
             )
