@@ -255,8 +255,7 @@ def curves(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
             ends = zip(seconds.tolist(), solved, strict=True)
             curve = success_curve([_episode(s if yes else None) for s, yes in ends])
             for until, found in bands.items():
-                last = [point for point in curve if point.seconds <= until][-1]
-                found.append(Interval(low=last.low, high=last.high))
+                found.append([rate.interval for at, rate in curve if at <= until][-1])
         for until, found in bands.items():
             of = f"rate {rate:g}, {100 * until / 12:g} % of it by then"
             yield _coverage("success by a time (Wilson)", of, n, found, 100 * rate * until / 12)

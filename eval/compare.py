@@ -108,8 +108,8 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
         "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
         "success_over_time": {
             run: [
-                {"seconds": at.seconds, "pc_success": at.percent, "pc_success_ci95": [at.low, at.high]}
-                for at in curve
+                {"seconds": seconds, "pc_success": rate.percent, "pc_success_ci95": rate.interval}
+                for seconds, rate in curve
             ]
             for run, curve in (("a", comparison.curve_a), ("b", comparison.curve_b))
         },

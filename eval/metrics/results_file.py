@@ -10,15 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics.rows import Row, RunRows
-from eval.metrics.simulated_time import SimulatedTime
 
-_FIELDS = (
-    *("n_episodes", "n_success", "n_invalid_actions", "n_errors", "n_without_truth"),
-    *("pc_success", "pc_success_ci95", "seeds", "pc_progress", "pc_progress_ci95", "mean_steps"),
-    *(field.name for field in dataclasses.fields(SimulatedTime)),
-    *("latency_ms", "charged_ms", "control_steps", "tokens", "compiles_after_warm_up", "policy_s"),
-    *("tokens_per_s", "staleness_ms", "texts", "motion"),
-)
+_LEFT_OUT = ("prompt_age_steps", "successes", "videos", "wall_s")
+_FIELDS = [field.name for field in dataclasses.fields(Row) if field.name not in _LEFT_OUT]
 
 
 def results_of(rows: RunRows) -> dict[str, Any]:
@@ -60,8 +54,6 @@ def results_of(rows: RunRows) -> dict[str, Any]:
 def fields_of(row: Row, names: Sequence[str] = _FIELDS) -> dict[str, Any]:
     """Fields of a row as JSON types, by default those in `overall`, `per_suite` and `per_task`."""
     fields = dataclasses.asdict(row)
-    if row.control_steps is not None and row.control_steps.b is None:
-        del fields["control_steps"]["b"]
     return {name: fields[name] for name in names}
 
 

@@ -12,35 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-import numpy as np
-
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved, states_of
 from contracts.latency import Quantiles
 from contracts.query import QueryRecord
 from eval.metrics.language import TextRow, mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import Mean, summarize_motion
 from eval.metrics.simulated_time import SimulatedTime, summarize_time
-from eval.metrics.statistics import Interval, mean_95, quantiles, rate_95, scaled
+from eval.metrics.statistics import Interval, Rate, mean_95, quantiles, scaled, success_rate
 from eval.records.reader import RunRecords
 
 LATENCY_STAGES = ("action", "frame")
 """Until the actions were computed, and until the query was complete."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rate:
-    """A success rate with its 95 % Wilson interval over initial states, percent."""
-
-    hits: int
-    of: int
-    percent: float
-    low: float
-    high: float
-
-    @property
-    def interval(self) -> Interval:
-        """The interval alone."""
-        return Interval(low=self.low, high=self.high)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,11 +48,7 @@ class Seeds:
 def rate_of(episodes: Sequence[EpisodeResult]) -> Rate | None:
     """The success rate of graded episodes; None without one."""
     graded = graded_only(episodes)
-    hits, of = sum(map(solved, graded)), len(graded)
-    interval = scaled(rate_95([*map(solved, graded)], states_of(graded)), 100)
-    if interval is None:
-        return None
-    return Rate(hits=hits, of=of, percent=100 * hits / of, low=interval.low, high=interval.high)
+    return success_rate([*map(solved, graded)], states_of(graded))
 
 
 Kinds = Mapping[str, Sequence[EpisodeResult]]
@@ -152,15 +130,7 @@ class ControlSteps:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Mean progress, percent; None if it is not recorded for all episodes."""
-
-    pc_progress: float | None = None
-    pc_progress_ci95: Interval | None = None  # 95 % bootstrap interval; None also if all values are equal
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(SimulatedTime, Progress):
+class Row(SimulatedTime):
     """Results over graded episodes; `n_errors` and `wall_s` are over all. Defaults mean not known."""
 
     n_episodes: int
@@ -171,6 +141,8 @@ class Row(SimulatedTime, Progress):
     pc_success: float | None = None
     pc_success_ci95: Interval | None = None  # Wilson's, over initial states
     seeds: Seeds | None = None  # None with one seed
+    pc_progress: float | None = None  # mean; None unless all episodes have recorded it
+    pc_progress_ci95: Interval | None = None  # 95 % bootstrap interval; None also if all values are equal
     mean_steps: float | None = None  # None also if an imported run does not have them
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
@@ -221,6 +193,8 @@ def row_of(
     a, b = (_spread([steps for each in of_queries for steps in getattr(each, name)]) for name in ("a", "b"))
     latency_ms = {s: quantiles(ms for each in of_queries for ms in each.stages_ms[s]) for s in LATENCY_STAGES}
     ages = [age for each in of_queries for age in each.prompt_ages]
+    progress = [episode.progress for episode in graded if episode.progress is not None]
+    progress = progress if len(progress) == len(graded) else []
     return Row(
         n_episodes=len(graded),
         n_success=sum(map(solved, graded)),
@@ -230,7 +204,8 @@ def row_of(
         pc_success=None if rate is None else rate.percent,
         pc_success_ci95=None if rate is None else rate.interval,
         seeds=Seeds.of((episode.key.seed, solved(episode)) for episode in graded),
-        **vars(summarize_progress(graded)),
+        pc_progress=100 * statistics.fmean(progress) if progress else None,
+        pc_progress_ci95=scaled(mean_95(progress, states_of(graded)), 100) if progress else None,
         mean_steps=statistics.fmean(each.steps for each in graded) if any(e.steps for e in graded) else None,
         **vars(summarize_time(graded, limits_s)),
         latency_ms={stage: summary for stage, summary in latency_ms.items() if summary is not None},
@@ -259,15 +234,6 @@ def _spread(steps: Sequence[int]) -> Spread | None:
     if not steps:
         return None
     return Spread(median=statistics.median(steps), least=min(steps), most=max(steps))
-
-
-def summarize_progress(episodes: Sequence[EpisodeResult]) -> Progress:
-    """Mean progress of graded episodes."""
-    shares = [episode.progress for episode in episodes if episode.progress is not None]
-    if not shares or len(shares) < len(episodes):
-        return Progress()
-    interval = scaled(mean_95(shares, states_of(episodes)), 100)
-    return Progress(pc_progress=100 * float(np.mean(shares)), pc_progress_ci95=interval)
 
 
 @dataclasses.dataclass(frozen=True)

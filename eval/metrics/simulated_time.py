@@ -11,13 +11,13 @@ from contracts.episode import EpisodeResult, Outcome, graded_only, solved, state
 from eval.metrics.statistics import (
     Interval,
     MeanDifference,
+    Rate,
     agreed,
     cluster_bootstrap_95,
     mean_95,
     mean_difference,
-    rate_95,
     ratio_of_sums,
-    scaled,
+    success_rate,
 )
 
 
@@ -91,16 +91,6 @@ class TimeRatio:
     n_pairs: int  # episodes solved by both
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """Percentage of episodes solved by a time, with a pointwise 95 % Wilson interval."""
-
-    seconds: float  # simulated time
-    percent: float  # solved until then, of all graded episodes; `low` and `high` are the interval's ends
-    low: float
-    high: float
-
-
 def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRatio | None:
     """The ratio over pairs (A, B) that both solved; None if there is none, or no time was recorded.
 
@@ -146,21 +136,16 @@ def restricted_times(
     return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, states))
 
 
-def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
-    """Step function of the graded episodes solved over time, from 0 s to the longest episode.
+def success_curve(results: Sequence[EpisodeResult]) -> list[tuple[float, Rate]]:
+    """Simulated seconds and the rate solved until then of the graded episodes, up to the longest one.
 
-    Empty if no episode is graded or one lacks its time.
+    Intervals are pointwise. Empty if no episode is graded or one lacks its time.
     """
     graded = graded_only(results)
     lengths = [episode.simulated_s for episode in graded if episode.simulated_s is not None]
     if not graded or len(lengths) < len(graded):
         return []
-    times = [e.simulated_s for e in graded if solved(e) and e.simulated_s is not None]
-    at, states = sorted({0.0, *times, max(lengths)}), states_of(graded)
-    curve = []
-    for seconds in at:
-        by_then = [solved(each) and (each.simulated_s or 0.0) <= seconds for each in graded]
-        low, high = scaled(rate_95(by_then, states), 100) or (0.0, 100.0)
-        percent = 100 * sum(by_then) / len(graded)
-        curve.append(CurvePoint(seconds=seconds, percent=percent, low=low, high=high))
-    return curve
+    ends = [length if solved(episode) else math.inf for episode, length in zip(graded, lengths, strict=True)]
+    at = sorted({0.0, *(end for end in ends if end < math.inf), max(lengths)})
+    rates = [success_rate([end <= seconds for end in ends], states_of(graded)) for seconds in at]
+    return [(seconds, rate) for seconds, rate in zip(at, rates, strict=True) if rate]

@@ -76,6 +76,31 @@ def rate_95(successes: Sequence[bool], clusters: Sequence[Hashable]) -> Interval
     return wilson_95(share * sum(successes), share * len(successes))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rate:
+    """A success rate with its 95 % Wilson interval over initial states, percent."""
+
+    hits: int
+    of: int
+    percent: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> Interval:
+        """The interval alone."""
+        return Interval(low=self.low, high=self.high)
+
+
+def success_rate(successes: Sequence[bool], states: Sequence[Hashable]) -> Rate | None:
+    """The success rate of episodes of these initial states; None without one."""
+    interval = scaled(rate_95(successes, states), 100)
+    if interval is None:
+        return None
+    hits, of = sum(successes), len(successes)
+    return Rate(hits=hits, of=of, percent=100 * hits / of, low=interval.low, high=interval.high)
+
+
 def _summed(clusters: Sequence[Hashable], *columns: np.ndarray) -> list[np.ndarray]:
     """The columns with one number per cluster, in the order of their first values."""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(clusters))}

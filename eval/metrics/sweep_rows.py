@@ -38,13 +38,7 @@ class TimeVerdict:
     verdict: Verdict
     ratio: float | None = None
     ci95: Interval | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RestrictedVerdict(TimeVerdict):
-    """The verdict on restricted mean time."""
-
-    seconds: MeanDifference | None = None
+    seconds: MeanDifference | None = None  # of restricted mean time alone
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +60,7 @@ class Cell(Row):
     against: str | None = None  # the run that it is compared with; None if with none, as what follows
     success: SuccessVerdict | None = None
     time: TimeVerdict | None = None
-    restricted: RestrictedVerdict | None = None
+    restricted: TimeVerdict | None = None
     motion_differences: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
     current_differences: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
 

@@ -23,7 +23,8 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from contracts.errors import pluralize
 from contracts.monitor import Monitor
 from contracts.motion import Static
-from eval.metrics.rows import Rate, RunRows, rate_of
+from eval.metrics.rows import RunRows, rate_of
+from eval.metrics.statistics import Rate
 from eval.records.reader import read_identity
 from eval.records.run_folders import Run, SweepFolder, policy_name
 from eval.report.labels import labels_of, protocol_label

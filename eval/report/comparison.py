@@ -27,7 +27,6 @@ from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Counts, PairCounts, TwoRates, exceeds
 from eval.metrics.rows import LATENCY_STAGES, Seeds
 from eval.metrics.simulated_time import (
-    CurvePoint,
     RestrictedTimes,
     TimeRatio,
     restricted_times,
@@ -37,6 +36,7 @@ from eval.metrics.simulated_time import (
 from eval.metrics.statistics import (
     Interval,
     MeanDifference,
+    Rate,
     holm,
     independent_share,
     mcnemar_exact,
@@ -384,10 +384,10 @@ class Comparison:
     currency: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
     # Measure of `MotionQuality` to its difference, over the pairs that both solved.
     motion: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
-    # Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times are not
+    # The rate of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times are not
     # recorded.
-    curve_a: Sequence[CurvePoint] = ()
-    curve_b: Sequence[CurvePoint] = ()
+    curve_a: Sequence[tuple[float, Rate]] = ()
+    curve_b: Sequence[tuple[float, Rate]] = ()
     # Language task to the mean simulated milliseconds from request to delivery of its texts, in A and in B,
     # over the graded pairs; None for a run without texts of it.
     staleness_ms: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -254,10 +254,11 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
             console.print(f"[dim]{note}[/]")
 
     p_values = {**comparison.suite_p_values, "all": comparison.overall.p_value}
-    sides = [
-        Side(suite, pairs, p_values.get(suite), judgements.per_suite.get(suite, judgements.success.verdict))
-        for suite, pairs in _rows(comparison)
-    ]
+    verdicts = {**judgements.per_suite, "all": judgements.success.verdict}
+    tables = dict(comparison.per_suite)
+    if len(tables) > 1:
+        tables["all"] = comparison.overall
+    sides = [Side(name, pairs, p_values.get(name), verdicts[name]) for name, pairs in tables.items()]
     _show_runs(comparison, console)
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
@@ -340,13 +341,6 @@ def _format_pairs(texts: TextPairs) -> str:
     oracles = (("A", texts.oracle_a), ("B", texts.oracle_b))
     parts += [f"{name}'s are an oracle's" for name, oracle in oracles if oracle]
     return "; ".join(parts) + "."
-
-
-def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
-    """The suites, and a total if there are several."""
-    yield from comparison.per_suite.items()
-    if len(comparison.per_suite) > 1:
-        yield "all", comparison.overall
 
 
 def _format_actions(actions: ActionDifference) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
-from eval.metrics.rows import Rate, rate_of
+from eval.metrics.rows import rate_of
+from eval.metrics.statistics import Rate
 from eval.records.reader import RunRecords
 from eval.report.comparison import Comparison, Outcomes, PairTable, compare
 from eval.report.comparison_verdict import Judgements, judge_all
@@ -33,7 +34,7 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
     """
     if len(runs) == 1:
         episodes = list(runs[0].episodes.values())
-        known = conclude_run(labels[0], rate_of(episodes), len(episodes)) if episodes else _NOTHING_YET
+        known = conclude_run(labels[0], rate_of(episodes), len(episodes))
         return Conclusion(sentence=known, judged={}, not_compared=())
     identities = [run.identity for run in runs]
     judged: dict[str, Judged] = {}
@@ -56,14 +57,13 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
     return Conclusion(sentence=sentence, judged=judged, not_compared=problems)
 
 
-_NOTHING_YET = "No episode is recorded yet."
-
-
 def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:
     """The success rate of a run with its interval; errors are not failures.
 
     With more errors than a verdict allows, the sentence begins with them.
     """
+    if not n_episodes:
+        return "No episode is recorded yet."
     n_errors = n_episodes - (rate.of if rate else 0)
     failed = f"{n_errors} of {pluralize(n_episodes, 'episode')} ended in an error"
     if rate is None:

@@ -14,7 +14,7 @@ from videos.theme import MODE_COLOURS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from eval.metrics.simulated_time import CurvePoint
+    from eval.metrics.statistics import Rate
     from eval.report.comparison import Comparison
 
 COLOURS = {mode: "#{:02x}{:02x}{:02x}".format(*rgb) for mode, rgb in MODE_COLOURS.items()}
@@ -134,15 +134,15 @@ def draw_line(panel: Any, line: Line, look: str = "bars", *, apart: float = 0.0,
     return panel.plot(x, y, color=line.colour, **how)[0]
 
 
-def success_curve_chart(curves: Mapping[tuple[str, str], Sequence["CurvePoint"]]) -> Chart | None:
+def success_curve_chart(curves: Mapping[tuple[str, str], Sequence[tuple[float, "Rate"]]]) -> Chart | None:
     """The share of episodes solved by each simulated time, by label and colour; None if none is recorded."""
-    times = sorted({point.seconds for curve in curves.values() for point in curve})
+    times = sorted({seconds for curve in curves.values() for seconds, _ in curve})
     lines = []
     for (label, colour), curve in curves.items():
         if curve:  # constant after its last point
-            at = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
-            found = zip(times, (curve[place] for place in at), strict=True)
-            points = [(seconds, p.percent, p.low, p.high) for seconds, p in found]
+            at = np.searchsorted([seconds for seconds, _ in curve], times, side="right") - 1
+            rates = [curve[place][1] for place in at]
+            points = [(s, rate.percent, rate.low, rate.high) for s, rate in zip(times, rates, strict=True)]
             lines.append(Line(label=label, colour=colour, points=points))
     what: Any = {"x": "simulated time (s)", "y": "episodes solved (%)", "look": "steps", "is_percent": True}
     return Chart(lines=lines, **what) if lines else None

@@ -85,11 +85,6 @@ def ranks(runs: Sequence[Episodes], *, paired: bool = True) -> list[Rank]:
     ]
 
 
-_IN_JSON = (
-    *("n_episodes", "n_errors", "pc_success", "pc_success_ci95", "latency_ms", "tokens_per_s"),
-    *("time_to_success_s", "query_hz", "staleness_ms", "texts", "pc_progress", "pc_progress_ci95"),
-)
-"""Fields of the results in JSON."""
 _OF_ONE_RUN = {
     *("run_id", "protocol_hash", "world_hash", "control_hash", "suite_hashes"),
     *("status", "n_planned", "variants", "limits_s", "margin", "time_margin"),
@@ -570,7 +565,7 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                             "rank": entry.rank.best,
                             "possible_ranks": entry.rank,
                             "run": entry.run.to_json(),
-                            "results": {name: fields_of(entry.row)[name] for name in _IN_JSON},
+                            "results": fields_of(entry.row),
                             "pc_success_of_suites": {
                                 part.suite: part.row.pc_success for part in entry.parts.values()
                             },

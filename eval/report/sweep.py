@@ -8,7 +8,7 @@ from configs.console import TextConsole
 from configs.errors import check
 from configs.paths import shown
 from configs.schema import AXES, CONDITIONS, SCHEDULE, SweepConfig
-from contracts.episode import EpisodeKey, EpisodeResult, MotionQuality, Outcome, graded_only, states_of
+from contracts.episode import EpisodeResult, MotionQuality, Outcome, graded_only, states_of
 from contracts.motion import Static
 from contracts.perturbation import UNPERTURBED, format_perturbations
 from eval.metrics.language import HEADLINES, currency_differences
@@ -21,11 +21,11 @@ from eval.metrics.statistics import mean_95
 from eval.metrics.sweep_rows import (
     CELL_FIELDS,
     Cell,
-    RestrictedVerdict,
     SuccessVerdict,
     SweepRecord,
     TimeVerdict,
 )
+from eval.records.reader import RunRecords
 from eval.records.run_folders import Run, SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
@@ -61,18 +61,6 @@ _OUTCOMES = {Outcome.SUCCESS: "1", Outcome.ERROR: "-"}
 _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions", "hardware")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Cell:
-    """The options and results of a run of the sweep; its episodes are in the order of their keys."""
-
-    options: Mapping[str, Any]
-    rows: RunRows
-    episodes: Mapping[EpisodeKey, EpisodeResult]
-
-    def shares(self, other: "_Cell", axes: Sequence[str]) -> bool:
-        return all(self.options.get(axis) == other.options.get(axis) for axis in axes)
-
-
 def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[RunRows]) -> dict[str, Any]:
     """Summarize a sweep for `sweep.json`.
 
@@ -83,45 +71,53 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     Returns:
         The fields of `SweepRecord` beside status and configuration, as JSON types.
     """
-    cells = []
-    for run, of in zip(runs, results, strict=True):
-        recorded = run.config.model_dump(mode="json")
-        options = {axis: recorded[axis] for axis in AXES}
-        options["motion"] = options["motion"] or str(Static())  # a grid may leave it out
-        episodes = dict(sorted(of.records.episodes.items()))
-        cells.append(_Cell(options=options, rows=of, episodes=episodes))
-    rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
+    cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
+    records = {cell.run: of.records for cell, of in zip(cells, results, strict=True)}
+    judged = [
+        cell
+        if (reference := _reference(cell, cells)) is None
+        else dataclasses.replace(cell, **_verdicts(cell, reference, records, config))
+        for cell in cells
+    ]
     labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
     return {
         "varied": [axis for axis, values in labels.items() if len(values) > 1],
-        "cells": [fields_of(row, CELL_FIELDS) for row in rows],
+        "cells": [fields_of(cell, CELL_FIELDS) for cell in judged],
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
 
 
-def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
+def _agree(one: Cell, other: Cell, axes: Sequence[str]) -> bool:
+    return all(one.options.get(axis) == other.options.get(axis) for axis in axes)
+
+
+def _reference(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
     control = {**cell.options, "perturb": format_perturbations(UNPERTURBED)}
     if control != cell.options and (found := [each for each in cells if each.options == control]):
         return found[0]
-    under = [each for each in cells if each.options["mode"] == "actions" and each.shares(cell, CONDITIONS)]
+    under = [each for each in cells if each.mode == "actions" and _agree(each, cell, CONDITIONS)]
     if cell in under:
         plain = {**cell.options, "overlap": "skip"}
         return next((each for each in under if each is not cell and each.options == plain), None)
-    alike = [each for each in under if each.shares(cell, [a for a in SCHEDULE if a != "tokens_per_frame"])]
+    alike = [each for each in under if _agree(each, cell, [a for a in SCHEDULE if a != "tokens_per_frame"])]
     return alike[0] if alike else under[0] if len(under) == 1 else None
 
 
-def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
-    overall, episodes, identity = cell.rows.overall, list(cell.episodes.values()), cell.rows.records.identity
+def _cell(run: Run, rows: RunRows) -> Cell:
+    """A cell without verdicts."""
+    recorded, identity, overall = run.config.model_dump(mode="json"), rows.records.identity, rows.overall
+    options = {axis: recorded[axis] for axis in AXES}
+    options["motion"] = options["motion"] or str(Static())  # a grid may leave it out
+    episodes = [episode for _, episode in sorted(rows.records.episodes.items())]
     timed = [(episode, s) for episode in episodes if (s := episode.success_s) is not None]
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     return Cell(
         **vars(overall),
         run=identity.run_id,
-        options=dict(cell.options),
+        options=options,
         device=identity.clock_device,
         texts_per_simulated_s=texts / simulated_s if simulated_s else None,
         pc_right_on_delivery={
@@ -131,7 +127,6 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> Cell:
         outcomes="".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
         current={task: texts.current for task, texts in overall.texts.items() if texts.current},
         time_to_success_ci95=mean_95([s for _, s in timed], states_of(each for each, _ in timed)),
-        **_verdicts(cell, reference, config, identity.limits_s),
     )
 
 
@@ -141,30 +136,32 @@ def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     return episode.outcome, episode.steps, episode.queries, *waiting, episode.motion
 
 
-def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> dict[str, Any]:
-    """The fields of a verdict on a ratio of times, which errors do not allow."""
+def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> TimeVerdict:
+    """The verdict on a ratio of times, which errors do not allow."""
     judged, verdict = judge_time(times, margin), success.verdict
     if verdict is not Verdict.TOO_MANY_ERRORS:
         verdict = Verdict.INCONCLUSIVE if judged is None else judged.verdict
-    return {"verdict": verdict, "ratio": times and times.ratio, "ci95": times and times.ci95}
+    if times is None:
+        return TimeVerdict(verdict=verdict)
+    seconds = times.seconds if isinstance(times, RestrictedTimes) else None
+    return TimeVerdict(verdict=verdict, ratio=times.ratio, ci95=times.ci95, seconds=seconds)
 
 
 def _verdicts(
-    cell: _Cell, reference: _Cell | None, config: SweepConfig, limits_s: Mapping[str, float]
+    cell: Cell, reference: Cell, records: Mapping[str, RunRecords], config: SweepConfig
 ) -> dict[str, Any]:
     """The fields of a cell that compare it with its reference."""
-    if reference is None:
-        return {}
-    pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
-    graded = [pair for pair in pairs if is_graded(pair)]
-    outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)
-    success, counts_suffice = judge(outcomes, config.margin), cell.shares(reference, ["overlap"])
+    episodes, others = records[cell.run].episodes, records[reference.run].episodes
+    pairs = [(each, episodes[key]) for key, each in sorted(others.items()) if key in episodes]
+    graded, outcomes = [pair for pair in pairs if is_graded(pair)], outcomes_of(pairs)
+    restricted = restricted_times(graded, records[cell.run].identity.limits_s)
+    success, counts_suffice = judge(outcomes, config.margin), _agree(cell, reference, ["overlap"])
     same_trajectory = all(
         trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
         for a, b in pairs
     )
     return {
-        "against": reference.rows.records.folder.run_id,
+        "against": reference.run,
         "success": SuccessVerdict(
             verdict=success.verdict,
             identical=outcomes.graded == len(pairs) > 0 and same_trajectory,
@@ -174,11 +171,8 @@ def _verdicts(
             ci95=outcomes.ci95,
             episodes_needed=success.episodes_needed,
         ),
-        "time": TimeVerdict(**_time(success, time_ratio(graded), config.time_margin)),
-        "restricted": RestrictedVerdict(
-            **_time(success, restricted, config.time_margin),
-            seconds=None if restricted is None else restricted.seconds,
-        ),
+        "time": _time(success, time_ratio(graded), config.time_margin),
+        "restricted": _time(success, restricted, config.time_margin),
         "motion_differences": motion_differences(graded),
         "current_differences": currency_differences(graded),
     }

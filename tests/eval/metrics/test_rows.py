@@ -8,7 +8,7 @@ import pytest
 from contracts.episode import MotionQuality
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.results_file import results_of
-from eval.metrics.rows import Progress, summarize_progress
+from eval.metrics.rows import row_of, times_of
 from eval.metrics.simulated_time import (
     TimeToSuccess,
     restricted_s,
@@ -17,7 +17,7 @@ from eval.metrics.simulated_time import (
     summarize_time,
     time_ratio,
 )
-from eval.metrics.statistics import wilson_95
+from eval.metrics.statistics import scaled, wilson_95
 from eval.report.comparison_verdict import judge_time
 from tests.eval.factory import RunBuilder, apart, episode, key, query, run_rows, scores
 
@@ -105,16 +105,16 @@ def test_lerobots_tools_read_the_results(tmp_path):
 
 def test_progress_is_a_mean_with_an_interval_and_unknown_unless_all_episodes_have_it():
     def of(shares):
-        """Episodes that succeeded if all was done."""
-        return apart([episode(key(), "success" if s == 1 else "timeout", progress=s) for s in shares])
+        """The row of episodes that succeeded if all was done."""
+        found = apart([episode(key(), "success" if s == 1 else "timeout", progress=s) for s in shares])
+        return row_of(found, {each.key: times_of([]) for each in found}, {})
 
-    for unknown in ([], [1.0, None]):
-        assert summarize_progress(of(unknown)) == Progress()
-    assert summarize_progress(of([0.0, 0.0])) == Progress(pc_progress=0.0)
-    assert summarize_progress(of([1.0, 0.0])).pc_progress == 50.0
-    summary = summarize_progress(of(np.linspace(0, 1, 21).tolist()))
-    assert summary.pc_progress == pytest.approx(50)
-    low, high = summary.pc_progress_ci95
+    for shares, mean in (([], None), ([1.0, None], None), ([0.0, 0.0], 0), ([1.0, 0.0], 50)):
+        row = of(shares)
+        assert (row.pc_progress, row.pc_progress_ci95) == (mean, None)
+    row = of(np.linspace(0, 1, 21).tolist())
+    assert row.pc_progress == pytest.approx(50)
+    low, high = row.pc_progress_ci95
     assert 30 < low < 45
     assert 55 < high < 70
 
@@ -222,7 +222,6 @@ def test_restricted_mean_time_counts_failures():
 def test_the_success_curve_counts_ties_together():
     results = [took(2), took(2), took(5), took(10, "timeout"), took(3, "invalid_action"), took(1, "error")]
     curve = success_curve(results)
-    assert [(point.seconds, point.percent) for point in curve] == [(0, 0), (2, 40), (5, 60), (10, 60)]
-    for point, solved in zip(curve, (0, 2, 3, 3), strict=True):
-        interval = wilson_95(solved, 5)
-        assert (point.low, point.high) == pytest.approx((100 * interval.low, 100 * interval.high))
+    assert [(seconds, rate.percent) for seconds, rate in curve] == [(0, 0), (2, 40), (5, 60), (10, 60)]
+    for (_, rate), solved in zip(curve, (0, 2, 3, 3), strict=True):
+        assert rate.interval == pytest.approx(scaled(wilson_95(solved, 5), 100))
