@@ -185,14 +185,14 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             secrets = _secrets_again(configs[0], given, variants[0].folder.run_id)
             return tuple(each.with_options(secrets) for each in variants)
         finished.append(variants[0].folder.run_id)
-    if finished:
-        raise UsageError(
-            f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
-        )
-    raise UsageError(
-        f"nothing to resume: no unfinished run in {shown(output_dir)} has these options; start one without "
-        "--resume"
+    raise _nothing_to_resume(
+        "run", output_dir, f"{finished[0]} is complete and without errors" if finished else ""
     )
+
+
+def _nothing_to_resume(what: str, output_dir: Path, complete: str) -> UsageError:
+    why = complete or f"no unfinished {what} in {shown(output_dir)} has these options"
+    return UsageError(f"nothing to resume: {why}; start another without --resume")
 
 
 def _secrets(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -380,11 +380,4 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
         if status != "complete":
             return dataclasses.replace(folder, secrets=_secrets_again(config, given, folder.path.name))
         complete = complete or folder
-    if complete is not None:
-        raise UsageError(
-            f"nothing to resume: {complete.path.name} is complete; start another without --resume"
-        )
-    raise UsageError(
-        f"nothing to resume: no unfinished sweep in {shown(output_dir)} has these options; start one without "
-        "--resume"
-    )
+    raise _nothing_to_resume("sweep", output_dir, f"{complete.path.name} is complete" if complete else "")

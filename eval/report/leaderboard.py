@@ -385,8 +385,9 @@ def _beside(row: Row) -> Markup:
     return shown.format(results.SUCCESS.cell(row), spread.cell(row))
 
 
-def _interval(row: Row) -> Markup:
-    return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), results.INTERVAL.cell(row))
+def _drawn(row: Row, column: Column) -> Markup:
+    """A success rate with its interval, drawn, and a column in words."""
+    return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), column.cell(row))
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
@@ -404,22 +405,27 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
             return f"{rate}$^*$"
         return f"\\textbf{{{rate}}}" if any(other.rank.best > 1 for other in entries) else rate
 
+    def graded(entry: Entry) -> Entry | None:
+        return None if entry.row.pc_success is None else entry
+
+    def interval(entry: Entry) -> Markup:
+        return _drawn(entry.row, results.INTERVAL)
+
     row = operator.attrgetter("row")
     has_errors = any(entry.row.n_errors for entry in entries)
     suites = [
-        Column(name, _with_interval, html=_beside).of(lambda entry, name=name: entry.parts[name].row)
+        Column(name, lambda entry, name=name: entry.parts[name].row, _with_interval, html=_beside)
         for name in entries[0].parts
     ]
     perturbed = [_perturbed(name) for name in sorted({name for entry in entries for name in entry.perturbed})]
     categories, levels = ([*map(_kind, kinds)] for kinds in kinds_of(entries[0].episodes.values()))
     average = "total" if categories else "average" if suites else "success"
-    success = dataclasses.replace(results.SUCCESS, heading=average, key="success")
     paper = [
         Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
         *(categories or suites),
-        dataclasses.replace(success.of(row), latex=marked),
-        dataclasses.replace(results.INTERVAL, html=_interval).of(row),
+        Column(average, graded, lambda entry: results.SUCCESS.cell(entry.row), key="success", latex=marked),
+        Column("95 % interval", graded, lambda entry: results.INTERVAL.cell(entry.row), html=interval),
         results.SEEDS.of(row),
         results.N.of(row),
         *perturbed,
@@ -448,26 +454,22 @@ def _perturbed(name: str) -> Column:
     def row(entry: Entry) -> Row | None:
         return entry.perturbed[name].row if name in entry.perturbed else None
 
-    def html(entry: Entry) -> Any:
-        found = row(entry)
-        assert found is not None, "entries without it have a dash"
-        return whisker(found.pc_success or 0.0, found.pc_success_ci95 or (), results.SUCCESS.cell(found))
-
-    return Column(name, row, results.SUCCESS.cell, html=html, legend=_PERTURBED)
+    success = results.SUCCESS
+    return Column(name, row, success.cell, html=lambda row: _drawn(row, success), legend=_PERTURBED)
 
 
 def _kind(name: str) -> Column:
     """The success rate of episodes of a kind."""
 
-    def row_of_kind(entry: Entry) -> Row:
+    def row(entry: Entry) -> Row | None:
         categories, levels = kinds_of(entry.episodes.values())
         rate = rate_of({**categories, **levels}[name])
         if rate is None:
-            return Row(n_episodes=0, n_success=0)
+            return None
         shown = {"pc_success": rate.percent, "pc_success_ci95": rate.interval}
         return Row(n_episodes=rate.of, n_success=rate.hits, **shown)
 
-    return Column(name, _with_interval, html=_beside).of(row_of_kind)
+    return Column(name, row, _with_interval, html=_beside)
 
 
 def _title(entries: Sequence[Entry]) -> str:

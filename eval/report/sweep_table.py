@@ -150,8 +150,9 @@ def columns_of(record: SweepRecord, link: Callable[[Cell], str | None] | None = 
     axes = sorted(
         record.varied, key=lambda axis: CONDITIONS.index(axis) if axis in CONDITIONS else len(CONDITIONS)
     )
-    name = Column("run", lambda row: row.run, html=run, align="left", extra=link is None)
-    return [*map(_option, axes or ["mode"]), *RESULTS, dataclasses.replace(name, css=lambda _: "n")]
+    name: Any = {"html": run, "align": "left", "css": lambda _: "n", "extra": link is None}
+    name_column = Column("run", lambda row: row, lambda row: row.run, **name)
+    return [*map(_option, axes or ["mode"]), *RESULTS, name_column]
 
 
 def _option(axis: str) -> Column:
@@ -180,10 +181,7 @@ def _verdict(on: str, heading: str, short: str = "", **look: Any) -> Column:
             return _WORSE if worse else judged.verdict
         return judged.verdict
 
-    def css(row: Cell) -> str:
-        return _CSS.get(word(row) or "", "")
-
-    signs: Any = {"form": _SIGNS.__getitem__, "html": word, "css": css}
+    signs: Any = {"form": _SIGNS.__getitem__, "html": str, "css": lambda word: _CSS.get(word, "")}
     return Column(heading, word, short=short, align="left", choices=True, legend=_VERDICTS, **signs, **look)
 
 
@@ -221,7 +219,8 @@ def _right_on_delivery(task: str, row: Cell) -> float | None:
 RESULTS = [
     Column(
         "solved",
-        lambda row: None if row.pc_success is None else f"{row.n_success}/{row.n_episodes}",
+        lambda row: None if row.pc_success is None else row,
+        lambda row: f"{row.n_success}/{row.n_episodes}",
         unit="%",
         short="solved",
         html=_solved_html,

@@ -74,10 +74,10 @@ class Column:
     optional: int | None = None
     legend: str = ""  # what the heading means; columns may share it
     is_markdown: bool = False  # whether heading and text are Markdown already
-    # Map a row to the content of its cell on a page, and in LaTeX, if it is more than the text.
+    # Map a value to the content of its cell on a page, and in LaTeX, if it is more than the text.
     html: Callable[[Any], Any] | None = None
     latex: Callable[[Any], str] | None = None
-    css: Callable[[Any], str] | None = None  # maps a row to the class of its cell on a page
+    css: Callable[[Any], str] | None = None  # maps a value, or None, to the class of its cell on a page
     choices: bool = False  # whether a page offers its values as a filter
     groups: bool = False  # whether a page offers to group rows by it
 
@@ -100,12 +100,7 @@ class Column:
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
         """The same column over other rows, of which it shows a part."""
-
-        def over(function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-            return None if function is None else lambda row: function(part(row))
-
-        looks = {"html": over(self.html), "latex": over(self.latex), "css": over(self.css)}
-        return dataclasses.replace(self, value=lambda row: self.value(part(row)), **looks)
+        return dataclasses.replace(self, value=lambda row: self.value(part(row)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -258,7 +253,7 @@ def to_latex(table: Table) -> str:
     """A `tabular` with the rules of package `booktabs`."""
 
     def cell(column: Column, row: Any) -> str:
-        return in_latex(column.cell(row)) if column.latex is None else column.latex(row)
+        return in_latex(column.cell(row)) if column.latex is None else column.latex(column.value(row))
 
     columns = table.shown
     lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in columns)}}}", r"\toprule"]

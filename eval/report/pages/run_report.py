@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from contracts.query import QueryRecord
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.rows import QueryTimes, Row, kinds_of, rate_of, row_of, times_of
 from eval.metrics.simulated_time import success_curve
-from eval.metrics.statistics import quantiles
+from eval.metrics.statistics import Rate, quantiles
 from eval.records.reader import RunRecords
 from eval.report import result_tables as results
 from eval.report.comparison import headline_share, requested_texts
@@ -302,7 +302,8 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
 
 def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table, Table, Table]:
     """A row per run with its results, and one with its texts; a row per task."""
-    name = Column("run", lambda run: run.label, html=lambda run: swatch(run.label, run.colour), align="left")
+    shown: Any = {"html": lambda run: swatch(run.label, run.colour), "align": "left"}
+    name = Column("run", lambda run: run, lambda run: run.label, **shown)
     of_runs = list(zip(runs, rows, strict=True))
     details = results.details(run.identity.clock for run in runs)
     summary = results.labelled(name, [*results.MAIN, *details], of_runs)
@@ -311,20 +312,21 @@ def run_tables(runs: Sequence[ReportedRun], rows: Sequence[Row]) -> tuple[Table,
 
 
 def _rates_table(
-    runs: Sequence[ReportedRun], rows: Sequence[Sequence[Sequence[EpisodeResult]]], *columns: Column
+    runs: Sequence[ReportedRun],
+    rows: Iterable[tuple[Any, Sequence[Sequence[EpisodeResult]]]],
+    first: Column,
+    *others: Column,
 ) -> Table:
-    """Success with intervals; a row has the episodes of each run. The first column names it."""
+    """Success with intervals: a row has what the columns are of, and the episodes of each run."""
 
     def rate_column(number: int, run: ReportedRun) -> Column:
-        def html(row: Sequence[Sequence[EpisodeResult]]) -> Any:
-            rate = rate_of(row[number])
-            assert rate is not None, "rows without a rate have a dash"
+        def html(rate: Rate) -> Any:
             text = f"{rate.hits} of {rate.of}, {rate.low:.0f} – {rate.high:.0f} %"
-            return whisker(rate.percent, (rate.low, rate.high), text, run.colour)
+            return whisker(rate.percent, rate.interval, text, run.colour)
 
         return Column(
             run.label,
-            lambda row: rate_of(row[number]),
+            lambda row: rate_of(row[1][number]),
             form=lambda rate: f"{rate.hits}/{rate.of}",
             when=lambda _: True,
             html=html,
@@ -332,7 +334,8 @@ def _rates_table(
         )
 
     rates = [rate_column(number, run) for number, run in enumerate(runs)]
-    return Table(columns=[columns[0], *rates, *columns[1:]], groups=[rows])
+    before, *after = (column.of(lambda row: row[0]) for column in (first, *others))
+    return Table(columns=[before, *rates, *after], groups=[list(rows)])
 
 
 def _kinds_table(runs: Sequence[ReportedRun]) -> Table:
@@ -340,34 +343,29 @@ def _kinds_table(runs: Sequence[ReportedRun]) -> Table:
     of_runs = [kinds_of(run.episodes.values()) for run in runs]
     found = [{name: each for kinds in of_run for name, each in kinds.items()} for of_run in of_runs]
     names = dict.fromkeys(name for of_run in found for name in of_run)
-    rows = {name: [of_run.get(name, []) for of_run in found] for name in names}
-    named = {id(row): name for name, row in rows.items()}
-    return _rates_table(runs, list(rows.values()), Column("kind", lambda row: named[id(row)], align="left"))
+    rows = [(name, [of_run.get(name, []) for of_run in found]) for name in names]
+    return _rates_table(runs, rows, Column("kind", str, align="left"))
 
 
 def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
     """A row per task."""
-
-    def first(row: Sequence[Sequence[EpisodeResult]]) -> EpisodeResult:
-        return next(episode for episodes in row for episode in episodes)
-
-    tasks = dict.fromkeys((key.suite, key.task_id) for run in runs for key in sorted(run.episodes))
-    rows = [
-        [[e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == task] for run in runs]
-        for task in sorted(tasks)
-    ]
+    tasks = defaultdict[tuple[str, int], list[list[EpisodeResult]]](lambda: [[] for _ in runs])
+    for number, run in enumerate(runs):
+        for episode in run.episodes.values():
+            tasks[episode.key.suite, episode.key.task_id][number].append(episode)
+    rows = [(next(e for of_run in task for e in of_run), task) for _, task in sorted(tasks.items())]
 
     def text(heading: str, value: Callable[[EpisodeResult], str | None]) -> Column:
-        return Column(heading, lambda row: value(first(row)), align="left", choices=True, when=differ)
+        return Column(heading, value, align="left", choices=True, when=differ)
 
     return _rates_table(
         runs,
         rows,
-        Column("instruction", lambda row: first(row).instruction, align="left"),
+        Column("instruction", lambda episode: episode.instruction, align="left"),
         text("suite", lambda episode: episode.key.suite),
         text("category", lambda episode: episode.category or None),
-        Column("difficulty", lambda row: first(row).difficulty),
-        Column("task", lambda row: first(row).key.task_id),
+        Column("difficulty", lambda episode: episode.difficulty),
+        Column("task", lambda episode: episode.key.task_id),
     )
 
 
@@ -412,7 +410,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
             outcome,
             form=lambda outcome: outcome.replace("_", " ") or "not played",
             align="left",
-            css=outcome,
+            css=str,
             choices=True,
         )
 
@@ -428,12 +426,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
         return "agree" if _paired(runs) and len(graded_only(played(key))) > 1 else None
 
     columns = [
-        Column(
-            "instruction",
-            lambda key: played(key)[0].language,
-            html=lambda key: _link(played(key)[0]),
-            align="left",
-        ),
+        Column("instruction", lambda key: played(key)[0], lambda e: e.language, html=_link, align="left"),
         *map(outcome_column, runs),
         *map(seconds_column, runs),
         Column("suite", lambda key: key.suite, align="left", choices=True, when=differ),
