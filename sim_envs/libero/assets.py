@@ -38,7 +38,7 @@ PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"
 _BDDL = "1.0.1"  # the version that hf-libero requires; it parses the tasks' goals
 # Digests of the code, tasks and models in the wheels of these versions (`configs.installed`).
 _DIGESTS = {"robosuite": "02b733c842820e8c", "hf-libero": "4e30bf0d84e90ce8"}
-_SETUP = "run `oxygen-eval setup libero`, or `make setup` in a checkout"
+_SETUP = "`oxygen-eval setup libero`"
 _lock = threading.RLock()
 
 
@@ -51,7 +51,7 @@ def package_root() -> Path:
     try:
         imported_version("hf-libero")
     except PackageNotFoundError:
-        raise UsageError(f"LIBERO is not installed: {_SETUP}") from None
+        raise UsageError(f"LIBERO is not installed: run {_SETUP}") from None
     spec = importlib.util.find_spec("libero")
     assert spec is not None
     assert spec.origin is not None
@@ -65,9 +65,9 @@ def check_versions() -> None:
         try:
             found = identify(package)
         except PackageNotFoundError:
-            raise UsageError(f"{package} is missing, but {why}: {_SETUP}") from None
+            raise UsageError(f"{package} is missing, but {why}: run {_SETUP}") from None
         if found.version != wanted:
-            raise UsageError(f"{package} is {found.version}, but {why}: {_SETUP}")
+            raise UsageError(f"{package} is {found.version}, but {why}: run {_SETUP}")
         found.require_release("LIBERO's scores are valid for the release only", digest=_DIGESTS.get(package))
     imported_version("numpy")
     imported_version("scipy")
@@ -169,7 +169,6 @@ _PARTS = (
 )
 _SOURCES = ("auto", STANDINS, "download")
 
-_SETUP = "`oxygen-eval setup libero`"
 _HOW = (
     f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, leave it out for the installed one, "
     f"or use --assets {STANDINS}"

@@ -29,28 +29,8 @@ _COPIES = {benchmark.variable: benchmark for benchmark in (LIBERO_PLUS, LIBERO_P
 _EPISODE_PARTS = 3  # of an array's name: suite, task, initial state
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Check:
-    """One array of a file.
-
-    Attributes:
-        name: Its name in the file.
-        error: The largest difference from what is computed here.
-        tolerance: The largest that passes.
-    """
-
-    name: str
-    error: float
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether the difference is within the tolerance; never for NaN."""
-        return self.error <= self.tolerance
-
-
-def compare(file: Path, assets: AssetSet) -> Iterator[Check]:
-    """Play the episodes of a file again, and compare each of its arrays.
+def compare(file: Path, assets: AssetSet) -> Iterator[tuple[str, float, float]]:
+    """Play the episodes of a file again: name, largest difference and its tolerance of each of its arrays.
 
     Tasks for which the assets lack something are played with the installed originals.
 
@@ -89,7 +69,7 @@ def compare(file: Path, assets: AssetSet) -> Iterator[Check]:
                 continue
             if name not in computed:
                 raise UsageError(f"{str(file)!r}: nothing here computes {group}.{name}")
-            yield _check(f"{group}.{name}", array, computed[name])
+            yield f"{group}.{name}", *_compared(f"{group}.{name}", array, computed[name])
 
 
 def _find_task(
@@ -132,7 +112,7 @@ def _replay(
     env_seed = parse_env_seed(f"fixed {seed}")
     with LiberoSim(task, assets=assets, camera_size=meta["camera"], env_seed=env_seed) as sim:
         sim._reset_env(*env_seed.draws(init_id, seed))
-        found |= {"qpos_reset": sim.env.sim.data._data.qpos.copy(), **_fixtures(sim.env), **_model(sim.env)}
+        found |= {"qpos_reset": sim.env.sim.data._data.qpos.copy(), **_model(sim.env)}
         sim.reset(init_id=init_id, seed=seed, settle_steps=0)
         found |= {**_joints(sim.env, "init"), "image_init": _pictures(sim, recorded.get("image_init"))}
         robot = sim.env.robots[0]
@@ -161,28 +141,19 @@ def _joints(env: Any, when: str) -> dict[str, np.ndarray]:
     return {f"qpos_{when}": data.qpos.copy(), f"qvel_{when}": data.qvel.copy()}
 
 
-def _fixtures(env: Any) -> dict[str, Any]:
-    """Poses of fixtures."""
-    model = env.sim.model._model
-    names = [fixture.root_body for fixture in env.fixtures_dict.values()]
-    bodies = [model.body(name).id for name in names]
-    return {
-        "fixtures": names,
-        "fixture_pos": model.body_pos[bodies].copy(),
-        "fixture_quat": model.body_quat[bodies].copy(),
-    }
-
-
 def _model(env: Any) -> dict[str, Any]:
-    """Cameras and lights."""
+    """Poses of fixtures, cameras and lights."""
     model, name = env.sim.model._model, CAMERAS["image"]
-    camera = model.camera(name)
+    fixtures = [fixture.root_body for fixture in env.fixtures_dict.values()]
+    bodies, camera = [model.body(each).id for each in fixtures], model.camera(name)
     parts = ("pos", "dir", "diffuse", "specular", "castshadow", "directional")
-    lights = {f"light.{part}": getattr(model, f"light_{part}").copy() for part in parts}
     poses = {"pos": camera.pos, "quat": camera.quat, "fovy": camera.fovy[0]}
     return {
+        "fixtures": fixtures,
+        "fixture_pos": model.body_pos[bodies].copy(),
+        "fixture_quat": model.body_quat[bodies].copy(),
         **{f"camera.{name}.{part}": np.array(value) for part, value in poses.items()},
-        **lights,
+        **{f"light.{part}": getattr(model, f"light_{part}").copy() for part in parts},
         "light.names": [model.light(number).name for number in range(model.nlight)],
     }
 
@@ -206,7 +177,8 @@ def _pictures(sim: LiberoSim, recorded: np.ndarray | None) -> np.ndarray:
     return np.concatenate(images[: recorded.shape[1] // recorded.shape[0]], axis=1)
 
 
-def _check(name: str, recorded: np.ndarray, computed: np.ndarray) -> Check:
+def _compared(name: str, recorded: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
+    """Largest difference, NaN where shapes differ, and its tolerance."""
     is_picture, is_text = ".image_" in name, "U" in (recorded.dtype.kind, computed.dtype.kind)
     if is_picture:
         tolerance = GREY_LEVELS
@@ -223,7 +195,7 @@ def _check(name: str, recorded: np.ndarray, computed: np.ndarray) -> Check:
     else:
         differences = np.abs(recorded.astype(np.float64) - computed.astype(np.float64))
         error = differences.mean() if is_picture else differences.max(initial=0.0)
-    return Check(name=name, error=float(error), tolerance=tolerance)
+    return float(error), tolerance
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -241,11 +213,11 @@ def main(arguments: Sequence[str]) -> int:
         assets, passed = find_assets(options.assets), True
         for file in options.files:
             sys.stdout.write(f"{file.name}, assets {assets.name}\n")
-            for check in compare(file, assets):
-                verdict, limit = "ok" if check.passed else "FAIL", f"≤ {check.tolerance:g}"
-                sys.stdout.write(f"  {check.name:45} {check.error:10.3g}  {limit:8} {verdict}\n")
+            for name, error, tolerance in compare(file, assets):
+                equal, limit = error <= tolerance, f"≤ {tolerance:g}"
+                sys.stdout.write(f"  {name:45} {error:10.3g}  {limit:8} {'ok' if equal else 'FAIL'}\n")
                 sys.stdout.flush()
-                passed = passed and check.passed
+                passed = passed and equal
         return 0 if passed else 1
 
     return exit_code_of(run)

@@ -1,7 +1,4 @@
-"""LIBERO's checks of a machine: reference control steps, a reference image, and a scene that must settle.
-
-`python -m sim_envs.libero.preflight` records the reference anew, with stand-in assets.
-"""
+"""LIBERO's checks of a machine: reference control steps, a reference image, and a scene that must settle."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +28,16 @@ def check_libero(assets: AssetSet) -> Iterator[CheckResult]:
     """Compare this machine with the reference, which uses stand-ins, and let a scene of `assets` settle."""
     reference = read_npz(REFERENCE)
     with _open(find_assets(STANDINS)) as sim:
-        image, states = _replay(sim, reference["actions"])
+        sim.reset(init_id=0, seed=_SEED, settle_steps=_SETTLE_STEPS)
+        image, states = np.concatenate(list(sim.observe().images.values()), axis=1), []
+        for chunk in reference["actions"].reshape(-1, _RECORD_EVERY, ACTION_SIZE):
+            sim.advance(chunk)
+            states.append(sim.flat_state())
         settled = _settles(sim)
-    name, error = f"{_STEPS} reference control steps", float(np.abs(states - reference["sim_state"]).max())
+    name, error = (
+        f"{_STEPS} reference control steps",
+        float(np.abs(np.stack(states) - reference["sim_state"]).max()),
+    )
     pinned = error == 0 or pin_kernels()
     yield CheckResult.of(
         name,
@@ -61,29 +65,6 @@ def _open(assets: AssetSet) -> LiberoSim:
     return LiberoSim(get_task(_SUITE, _TASK_ID), assets=assets, camera_size=_CAMERA_SIZE)
 
 
-def _replay(sim: LiberoSim, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both cameras' images side by side before the actions, and the states during them."""
-    sim.reset(init_id=0, seed=_SEED, settle_steps=_SETTLE_STEPS)
-    image = np.concatenate(list(sim.observe().images.values()), axis=1)
-    states = []
-    for chunk in actions.reshape(-1, _RECORD_EVERY, ACTION_SIZE):
-        sim.advance(chunk)
-        states.append(sim.flat_state())
-    return image, np.stack(states)
-
-
 def _settles(sim: LiberoSim) -> bool:
     sim.reset(init_id=0, seed=_SEED, settle_steps=_SETTLE_STEPS)
     return bool(sim.env._eval_predicate(list(_BOWL_ON_RAMEKIN)))
-
-
-def record(path: Path) -> None:
-    """Record the reference on this machine."""
-    actions = np.random.default_rng(0).uniform(-0.5, 0.5, (_STEPS, ACTION_SIZE))
-    with _open(find_assets(STANDINS)) as sim:
-        image, states = _replay(sim, actions)
-    np.savez_compressed(path, actions=actions, sim_state=states, image_after_settle=image)
-
-
-if __name__ == "__main__":
-    record(REFERENCE)

@@ -232,10 +232,6 @@ class _StreamPosition:
 
 ACTION_SIZE = 7  # end-effector delta (position, axis-angle) and gripper (-1 open, +1 close), in [-1, 1]
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])  # holds still with an open gripper
-_SETTLE_ACTIONS: Mapping[SettleGripper, Float64[np.ndarray, " 7"]] = {
-    "open": SETTLE_ACTION,
-    "zero": np.zeros(7),
-}
 
 # Standard deviation (rad) of the resting arm's joints over LIBERO's stored initial states: robosuite's.
 _REST_NOISE = 0.02
@@ -297,7 +293,7 @@ class LiberoSim(World):
         self.env.check_contact = contact_checker(self._data)
         self._restore = _restorer(self.env)
         self._env_seed, self._restores = env_seed, initial_states == "stored"
-        self._settle_action = _SETTLE_ACTIONS[settle_gripper]
+        self._settle_action = SETTLE_ACTION if settle_gripper == "open" else np.zeros(7)
         self._joint_samplers = tuple(self.env.object_property_initializers)
         self._stream: tuple[int, list[_StreamPosition]] = (-1, [])  # a seed, and where its resets begin
         self._after_reset: Any = None  # state of NumPy's global generator, which LIBERO-plus draws noise from
@@ -338,7 +334,10 @@ class LiberoSim(World):
             self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
         key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
-        self._noise = self._noise_of(key)
+        self._noise, changes = None, self.task.perturbation
+        if changes.noise:
+            stream = self._after_reset if changes.draws == "published" else None
+            self._noise = SensorNoise(changes.noise, self._camera_size, digest=key.digest(), stream=stream)
         self._cue = find_cue(self.env, init_id)
         self._judge()
         self._arm = ArmController(self.env)
@@ -539,14 +538,6 @@ class LiberoSim(World):
             env.sim.forward()
             env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
             self._after_reset = np.random.get_state()  # noqa: NPY002
-
-    def _noise_of(self, key: EpisodeKey) -> SensorNoise | None:
-        """The noise of an episode whose environment has just been reset; None if the task has none."""
-        changes = self.task.perturbation
-        if not changes.noise:
-            return None
-        stream = self._after_reset if changes.draws == "published" else None
-        return SensorNoise(changes.noise, self._camera_size, digest=key.digest(), stream=stream)
 
     def _position(self, seed: int, number: int) -> _StreamPosition:
         """Where the reset of that number begins, from 0 after seeding.

@@ -74,7 +74,7 @@ _BACKEND = "from sim_envs.gl import require_backend; require_backend()"
         (_BACKEND, {"MUJOCO_GL": "vulkan"}, "unknown rendering backend"),
         (_BACKEND, {"MUJOCO_GL": "egl", "PYOPENGL_PLATFORM": "osmesa"}, "contradicts"),
         (_BACKEND, {"MUJOCO_GL": "egl", "MUJOCO_EGL_DEVICE_ID": "99"}, "'egl' does not work here ("),
-        (_OTHER_MUJOCO, {}, "mujoco is 3.8.1, but LIBERO's scores are valid for 3.2.3 only"),
+        (_OTHER_MUJOCO, {}, "LIBERO's scores are valid for 3.2.3 only: run `oxygen-eval setup libero`"),
     ],
 )
 def test_a_wrong_backend_or_mujoco_is_refused_in_one_line(code, environment, complaint):
