@@ -1,7 +1,5 @@
-"""Contact sheet: an initial state of each task, with one asset set or several side by side.
+"""Contact sheets: pictures of tasks in one image; as a command, what perturbations look like.
 
-python -m sim_envs.contact_sheet docs/droid.jpg
-python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --assets standins auto
 python -m sim_envs.contact_sheet sheet.jpg --suite libero_object --task-ids 3 --perturb-each camera light
 """
 
@@ -17,7 +15,7 @@ from configs.cli import Names, Numbers, format_option, run_app
 from configs.paths import usable_file
 from contracts.errors import UsageError, unknown
 from contracts.perturbation import SEVERITIES
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import Task, open_suite
 from sim_envs.world import perturbed_world
 
 _CAPTION = 18
@@ -28,7 +26,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png")
 
 app = App(
     name="python -m sim_envs.contact_sheet",
-    help="Draw an initial state of each task of some suites, with one asset set or several side by side.",
+    help="Draw an initial state of each task of a suite as perturbations change it.",
 )
 
 
@@ -37,54 +35,33 @@ def main(
     file: Path,
     /,
     *,
-    suite: Annotated[Names, Parameter(show_default=False)] = ("droid_tabletop",),
+    suite: str = "droid_tabletop",
     task_ids: Annotated[Numbers, Parameter(show_default=False)] = (),
-    assets: Annotated[Names, Parameter(show_default=False)] = ("auto",),
-    perturb_each: Annotated[Names, Parameter(show_default=False)] = (),
+    assets: str = "auto",
+    perturb_each: Names,
 ) -> None:
-    """Write the contact sheet. Of one asset set it shows all cameras, of several the first.
-
-    With perturbations a row is a dimension: the first camera of the control, then of severities 1 to 5.
+    """Write a row per task and dimension: the first camera of the control, then of severities 1 to 5.
 
     Args:
         file: The image to write.
-        suite: The suites. Default: droid_tabletop.
-        task_ids: Tasks of every suite. Default: all.
-        assets: Asset sets, from left to right: folders, or sources (standins, download, auto).
+        suite: The suite.
+        task_ids: Its tasks. Default: all.
+        assets: A folder of assets, or a source (standins, download, auto).
         perturb_each: Dimensions of perturbation.
     """
-    file = usable_file(file, "the image")
-    opened = [[open_suite(name, assets=source) for source in assets] for name in suite]
-    sheet = Sheet(file)
-    for sets in opened:
-        for task in sets[0].tasks():
-            if not task_ids or task.task_id in task_ids:
+    sheet, opened = Sheet(usable_file(file, "the image")), open_suite(suite, assets=assets)
+    for task in (each for each in opened.tasks() if not task_ids or each.task_id in task_ids):
+        opened.check([task])
+        with contextlib.closing(opened.open(task)) as world:
+            for dimension in perturb_each:
                 views = []
-                for each in sets:
-                    each.check([task])
-                    with contextlib.closing(each.open(task)) as world:
-                        world.reset(init_id=0, seed=7, settle_steps=each.protocol.settle_steps)
-                        views.append(list(world.observe().images.values()))
-                for dimension in perturb_each:
-                    sheet.add(task, _perturbed(sets[0], task, dimension), f"{dimension}, control and 1 to 5")
-                if perturb_each:
-                    continue
-                shown = views[0] if len(sets) == 1 else [view[0] for view in views]
-                sheet.add(task, np.concatenate(shown, axis=1))
+                for text in ("none", *(f"{dimension}:{severity}" for severity in SEVERITIES)):
+                    perturbed_world(world, open_suite(suite, assets=assets, perturb=text).protocol.perturb)
+                    world.reset(init_id=0, seed=7, settle_steps=opened.protocol.settle_steps)
+                    views.append(next(iter(world.observe().images.values())))
+                sheet.add(task, np.concatenate(views, axis=1), f"{dimension}, control and 1 to 5")
     if not sheet.write():
-        raise UsageError(f"no task of {', '.join(suite)} is among {format_option('task_ids', task_ids)}")
-
-
-def _perturbed(suite: Suite, task: Task, dimension: str) -> np.ndarray:
-    """The first camera of the control and of each severity, in a row."""
-    views = []
-    with contextlib.closing(suite.open(task)) as world:
-        for text in ("none", *(f"{dimension}:{severity}" for severity in SEVERITIES)):
-            changed = open_suite(suite.protocol.name, perturb=text)
-            perturbed_world(world, changed.protocol.perturb)
-            world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
-            views.append(next(iter(world.observe().images.values())))
-    return np.concatenate(views, axis=1)
+        raise UsageError(f"no task of {suite} is among {format_option('task_ids', task_ids)}")
 
 
 class Sheet:

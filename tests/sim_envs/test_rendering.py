@@ -1,15 +1,12 @@
 """Culling removes geoms outside the image and changes no pixel; contact sheets have a tile for each task."""
 
-from types import SimpleNamespace
-
 import mujoco
 import numpy as np
 import pytest
 from PIL import Image
 
 from contracts.errors import UsageError
-from sim_envs.contact_sheet import app
-from sim_envs.fake import FakeWorld
+from sim_envs.contact_sheet import Sheet, app
 from sim_envs.rendering import Cameras
 from sim_envs.suite import Task
 
@@ -79,25 +76,27 @@ def test_nothing_is_culled_that_a_shadow_or_a_mirror_may_show(scene):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("sheet.png --suite libero_objct", "did you mean 'libero_object'"),
-        ("sheet.png --task-ids 99", "no task of droid_tabletop is among --task-ids 99"),
+        ("--suite libero_objct", "did you mean 'libero_object'"),
+        ("--task-ids 99", "no task of droid_tabletop is among --task-ids 99"),
     ],
 )
 def test_a_contact_sheet_of_no_task_is_refused(arguments, said):
     with pytest.raises(UsageError, match=said):
-        app(arguments.split(), result_action="return_value")
+        app(["sheet.png", "--perturb-each", "light", *arguments.split()], result_action="return_value")
 
 
-def test_tiles_of_suites_with_other_image_sizes_do_not_overlap(tmp_path, monkeypatch):
-    def suite(name, *, assets):
-        return SimpleNamespace(
-            protocol=SimpleNamespace(settle_steps=0),
-            tasks=lambda: [Task(suite=name, task_id=0, name=name, language="")],
-            check=lambda tasks: None,
-            open=lambda task: FakeWorld(image_size={"small": 8, "large": 64}[name]),
-        )
-
-    monkeypatch.setattr("sim_envs.contact_sheet.open_suite", suite)
-    app([str(tmp_path / "sheet.png"), "--suite", "small", "large"], result_action="return_value")
+def test_a_row_of_a_contact_sheet_has_the_control_and_five_severities(tmp_path):
+    arguments = ["--task-ids", "0", "--perturb-each", "light", "wording"]
+    app([str(tmp_path / "sheet.png"), *arguments], result_action="return_value")
     with Image.open(tmp_path / "sheet.png") as sheet:
-        assert sheet.size == (2 * 2 * 64, 64 + 18)
+        assert sheet.size == (6 * 320, 2 * (180 + 18))
+
+
+def test_tiles_with_other_image_sizes_do_not_overlap(tmp_path):
+    sheet = Sheet(tmp_path / "sheet.png")
+    for task_id, size in enumerate((16, 64)):
+        task = Task(suite="fake", task_id=task_id, name="", language="")
+        sheet.add(task, np.zeros((size, 2 * size, 3), np.uint8))
+    assert sheet.write()
+    with Image.open(tmp_path / "sheet.png") as written:
+        assert written.size == (2 * 2 * 64, 64 + 18)
