@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 
 from contracts.errors import UsageError, unknown
 from contracts.interface import Interface
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import open_suite
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")  # observation formats; the last is LeRobot's
 
@@ -75,7 +75,18 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         options = {"camera_size": camera_size, "variation": variation, "motion": motion, "env_seed": env_seed}
         overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         opened = open_suite(suite, assets=assets, **overrides)
-        task = _task_of(opened, task_id, init_id)
+        tasks, published = opened.tasks(), opened.protocol.max_steps
+        if not 0 <= task_id < len(tasks):
+            name = opened.protocol.name
+            raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}")
+        task = tasks[task_id]
+        if init_id is not None:
+            opened.init_ids(task).check(init_id, task)
+        if max_steps is not None and not 1 <= max_steps <= published:
+            raise UsageError(
+                f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, "
+                f"or gymnasium.make(…, max_episode_steps={max_steps})"
+            )
         cameras = opened.interface.observation.camera_names
         for kind, value, allowed in (
             ("obs_type", obs_type, OBS_TYPES),
@@ -85,7 +96,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             if value not in allowed:
                 raise unknown(kind, value, allowed, remedy=f"{opened.interface.name} supports no other.")
         # Libraries that step an environment without Gymnasium's time limit read this attribute.
-        self._max_episode_steps, self._truncates = _limit(opened, max_steps), max_steps is not None
+        self._max_episode_steps, self._truncates = max_steps or published, max_steps is not None
         self._suite, self._task, self._init_id = opened, task, init_id
         self._obs_type, self._render_camera, self.render_mode = obs_type, render_camera, render_mode
         self._steps = 0
@@ -159,29 +170,6 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task_description, "steps": self._steps}
-
-
-def _task_of(suite: Suite, task_id: int, init_id: int | None) -> Task:
-    """A task of the suite, which must have the initial state."""
-    tasks = suite.tasks()
-    if not 0 <= task_id < len(tasks):
-        raise UsageError(
-            f"{suite.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
-        )
-    if init_id is not None:
-        suite.init_ids(tasks[task_id]).check(init_id, tasks[task_id])
-    return tasks[task_id]
-
-
-def _limit(suite: Suite, max_steps: int | None) -> int:
-    """The control steps after which an episode is truncated."""
-    published = suite.protocol.max_steps
-    if max_steps is not None and not 1 <= max_steps <= published:
-        raise UsageError(
-            f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, "
-            f"or gymnasium.make(…, max_episode_steps={max_steps})"
-        )
-    return max_steps or published
 
 
 def _spaces(interface: Interface, obs_type: str) -> tuple[spaces.Space[Any], spaces.Box]:

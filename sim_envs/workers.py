@@ -60,9 +60,8 @@ def available_mb() -> float:
         with contextlib.suppress(OSError, ValueError, KeyError):  # no such file, or no limit but "max"
             free = int(limit.read_text()) - int(limit.with_name(used).read_text())
             lines = limit.with_name("memory.stat").read_text().splitlines()
-            bounds.append(
-                free + int(dict(line.split() for line in lines)[cache])
-            )  # the cache can be given up
+            # The cache can be given up.
+            bounds.append(free + int(dict(line.split() for line in lines)[cache]))
     return min(bounds, default=float("inf")) / 1e6
 
 
@@ -362,12 +361,7 @@ def _without_main() -> Iterator[None]:
 class _Worker:
     """The parent's handle on a worker process and its replacements."""
 
-    def __init__(
-        self,
-        open_runner: OpenRunner[Any, Any],
-        number: int,
-        idle: IdleWorkers,
-    ) -> None:
+    def __init__(self, open_runner: OpenRunner[Any, Any], number: int, idle: IdleWorkers) -> None:
         """Take the idle process of that number, or start one."""
         self.number = number
         self.job: Any = None  # the current or last one
@@ -376,9 +370,7 @@ class _Worker:
         self._open_runner = open_runner
         self._device = rendering_device(number)
         self._started_s = 0.0
-        self._connection, self._process = idle.pop(number, None) or self._start()
-        self._is_ready, self._reason = False, ""
-        self._send_runner()
+        self._begin(*(idle.pop(number, None) or self._start()))
 
     @property
     def ends(self) -> tuple[Connection, int]:
@@ -420,12 +412,9 @@ class _Worker:
         except (EOFError, OSError, pickle.UnpicklingError):
             pass
         self._process.join(_SHUTDOWN_S)
-        code, reason = self._process.exitcode, self._reason
-        if not reason:
-            reason = (
-                "it ran out of memory" if code == OUT_OF_MEMORY else f"it {how_ended(code, crash=_CRASH)}"
-            )
-        return LostJob(reason=reason)
+        code = self._process.exitcode
+        ended = "ran out of memory" if code == OUT_OF_MEMORY else how_ended(code, crash=_CRASH)
+        return LostJob(reason=self._reason or f"it {ended}")
 
     def _kill(self, reason: str) -> None:
         self._reason = reason
@@ -469,11 +458,11 @@ class _Worker:
     def _restart(self) -> None:
         self._kill("")
         self._connection.close()
-        self._connection, self._process = self._start()
-        self._is_ready, self._reason = False, ""
-        self._send_runner()
+        self._begin(*self._start())
 
-    def _send_runner(self) -> None:
+    def _begin(self, connection: Connection, process: BaseProcess) -> None:
+        self._connection, self._process = connection, process
+        self._is_ready, self._reason = False, ""
         variables = {name: value for name, value in os.environ.items() if name != DEVICE}
         self.send(_Surroundings(folder=absolute(""), path=tuple(sys.path), environment=variables))
         self.send(self._open_runner)

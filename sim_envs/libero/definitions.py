@@ -123,30 +123,20 @@ def _definitions(code: Path) -> dict[str, tuple[Path, str]]:
     for file in sorted((code / "envs" / "objects").glob("*.py")):
         for text in re.split(r"^(?=@register_object)", read_text(file), flags=re.MULTILINE)[1:]:
             if (named := re.search(r"^class (\w+)\(", text, re.MULTILINE)) is not None:
-                found[_category(named[1])] = file, text
+                category = "_".join(re.sub(r"([A-Z0-9])", r" \1", named[1]).split()).lower()
+                found[category] = file, text  # as LIBERO's `register_object`
     return found
-
-
-def _category(class_name: str) -> str:
-    """As LIBERO's `register_object`."""
-    return "_".join(re.sub(r"([A-Z0-9])", r" \1", class_name).split()).lower()
 
 
 def missing_models(code: Path, categories: Set[str], assets: Path) -> list[str]:
     """Those of the categories that LIBERO lacks for whose models an asset tree has no file."""
     definitions, missing = _definitions(code), []
-    for category in sorted(categories & definitions.keys() - _categories_of_libero()):
+    for category in sorted(categories & definitions.keys() - _definitions(package_root()).keys()):
         own = re.search(r"assets/(new_objects/[^\"']+\.xml)", definitions[category][1])
         files = [own[1]] if own else [pattern.format(category) for pattern in _PLACES]
         if not any((assets / file).is_file() for file in files):
             missing.append(category)
     return missing
-
-
-@functools.cache
-def _categories_of_libero() -> frozenset[str]:
-    """Without importing LIBERO."""
-    return frozenset(_definitions(package_root()))
 
 
 def add_objects(code: Path, categories: Set[str]) -> None:

@@ -67,7 +67,7 @@ class Dimension:
 _OURS = {
     **dict.fromkeys(("camera", "light", "background", "appearance"), "looks"),
     **dict.fromkeys(("robot", "layout", "swap"), "places"),
-    "noise": "pictures",
+    "noise": "noise",
     "wording": "words",
 }
 """The module of each of our dimensions, whose class there has the dimension's name."""

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
+from typing_extensions import override
+
+from sim_envs.perturbations.dimension import Dimension, Picture
 
 SETTINGS = range(1, 51)
 _MAP = 256  # smallest side of the fog's height map
@@ -37,7 +40,6 @@ _GLASS = (
 )
 """Sigma, largest displacement and passes."""
 
-Picture = UInt8[np.ndarray, "height width 3"]
 _Clean = Float[np.ndarray, "height width 3"]
 
 
@@ -70,8 +72,30 @@ def apply(setting: int, picture: Picture, drawn: Any) -> Picture:
     return (np.clip(noisy, 0, 1) * 255).astype(np.uint8)
 
 
+def noisy(setting: int, picture: Picture, *, digest: int, step: int) -> Picture:
+    """The noisy picture, drawn from an episode's number and the control step."""
+    seeds = np.random.SeedSequence((digest, step))
+    drawn = draw(setting, picture.shape[:2], np.random.RandomState(np.random.MT19937(seeds)))
+    return apply(setting, picture, drawn)
+
+
+class Noise(Dimension):
+    """One of LIBERO-plus's kinds of noise per episode, drawn anew in every picture of every camera."""
+
+    medium = "pictures"
+    meanings = tuple(
+        "motion blur, Gaussian blur, zoom blur, fog or glass blur on every camera, "
+        f"setting {2 * s} of 10 (ImageNet-C)"
+        for s in range(1, 6)
+    )
+
+    @override
+    def corrupt(self, picture: Picture, severity: int, *, digest: int, step: int) -> Picture:
+        return noisy(10 * (digest % 5) + 2 * severity, picture, digest=digest, step=step)
+
+
 class SensorNoise:
-    """The noise on a camera in one episode."""
+    """The noise on a camera in one episode of LIBERO-plus."""
 
     def __init__(self, setting: int, side: int, *, digest: int, stream: Any = None) -> None:
         """Begin an episode.
@@ -98,11 +122,9 @@ class SensorNoise:
 
     def apply(self, picture: Picture) -> Picture:
         """The noisy picture, the same whenever it is asked for at this control step."""
-        drawn = self._drawn
         if self._stream is None:
-            seeds = np.random.SeedSequence((self._digest, self._step))
-            drawn = draw(self._setting, self._size, np.random.RandomState(np.random.MT19937(seeds)))
-        return apply(self._setting, picture, drawn)
+            return noisy(self._setting, picture, digest=self._digest, step=self._step)
+        return apply(self._setting, picture, self._drawn)
 
 
 def _motion(picture: Picture, radius: int, sigma: int, *, angle: float) -> Picture:
