@@ -16,7 +16,7 @@ from contracts.episode import EpisodeKey
 from contracts.observation import Observation
 from contracts.text import EpisodeEnd, Reply
 from eval.policies.base import Policy
-from eval.policies.python import as_policy
+from eval.policies.python import open_python
 
 _ONE = EpisodeKey(suite="check", task_id=0, init_id=0, seed=7)
 _OTHER = dataclasses.replace(_ONE, init_id=1)
@@ -36,7 +36,9 @@ def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1
         AssertionError: One line with the actual and the expected behaviour.
         UsageError: It is not a policy.
     """
-    policy = as_policy(policy)
+    name = getattr(policy, "__name__", type(policy).__name__)
+    acts: Any = open_python(name, {}, given=policy).in_world
+    policy = acts(None, None)
     before = copy.deepcopy(observation)
     first = _episode(policy, _ONE, observation, replan_steps)
     assert np.array_equal(observation.state, before.state), "act() changed the observation's state"

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from configs.schema import PolicyConfig, RunConfig
 from contracts.errors import UsageError
@@ -25,7 +26,9 @@ def open_policies(
     Raises:
         UsageError: The checkpoint, class or server is not available.
     """
-    policy, assumed = resolved.policy, resolved.assumed
+    policy, assumed, size = resolved.policy, resolved.assumed, variants[0].batch_size
+    given = str(policy.target), policy.kwargs
+    how: dict[str, Any]
     if policy.kind == "oxygen":
         from eval.policies.engine import open_engine  # compiles
 
@@ -33,29 +36,16 @@ def open_policies(
     elif policy.kind == "python":
         from eval.policies.python import open_python
 
-        opened = open_python(
-            str(policy.target),
-            policy.kwargs,
-            worlds=worlds,
-            batch_size=variants[0].batch_size,
-            assumed=assumed,
-            notify=notify,
-            given=resolved.given,
-        )
-        loaded = [opened] * len(variants)
+        how = {"batch_size": size, "assumed": assumed, "notify": notify, "given": resolved.given}
+        loaded = [open_python(*given, worlds=worlds, **how)] * len(variants)
     elif policy.kind == "lerobot":
-        open_lerobot = _lerobot(policy)
-        size, suite = variants[0].batch_size, assumed.interface
-        opened = open_lerobot(str(policy.target), policy.kwargs, suite=suite, worlds=worlds, batch_size=size)
-        loaded = [opened] * len(variants)
+        suite = assumed.interface
+        loaded = [_lerobot(policy)(*given, suite=suite, worlds=worlds, batch_size=size)] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
-        modes = [variant.mode for variant in variants]
-        opened = open_websocket(
-            str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds, assumed=assumed
-        )
-        loaded = [opened] * len(variants)
+        how = {"notify": notify, "modes": [variant.mode for variant in variants], "assumed": assumed}
+        loaded = [open_websocket(*given, worlds=worlds, **how)] * len(variants)
     else:
         from eval.policies.scripted import open_scripted
 

@@ -82,9 +82,8 @@ class OpenpiQueries:
 
     def __init__(self, keys: OpenpiKeys, fields_by_task: FieldsByTask | None = None) -> None:
         self.keys = keys  # of its observations
-        self.fields_by_task = (
-            fields_by_task or {}
-        )  # language task to the fields of later prompts that hold its texts
+        # Language task to the fields of later prompts that hold its texts.
+        self.fields_by_task = fields_by_task or {}
         self.writes_texts = bool(self.fields_by_task)  # whether its replies may have texts
         self.number, self._written = -1, 0  # of the last query in the episode, and of texts
         self.answer: Mapping[str, Any] = {}  # to that query

@@ -23,14 +23,7 @@ from contracts.errors import UsageError, unknown
 from contracts.interface import Interface
 from contracts.observation import Observation
 from contracts.prompt import FieldsByTask
-from eval.policies.base import (
-    BatchPolicy,
-    BatchSlot,
-    LoadedPolicy,
-    Policy,
-    QueryTimeoutError,
-    SingleRowBatch,
-)
+from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, QueryTimeoutError, SingleRowBatch
 from eval.policies.batches import opened_batches
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened, resize_of
 from eval.policies.torch_objects import runs_on, share_cores, weight_bytes
@@ -41,7 +34,6 @@ from sim_envs.world import World
 
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
-_BATCHES = ("infer_batch", "reset")
 # By optional attributes, see `named`.
 _DECLARED = ("horizon", "image_resolution", "image_resize", "action_prefix")
 
@@ -79,7 +71,9 @@ def open_python(
     """
     policy = _made(target, kwargs, given)
     if hasattr(policy, "infer_batch"):
-        return _opened_batches(policy, target, assumed, worlds=worlds, batch_size=batch_size)
+        _check_batches(policy, target)
+        keys, fields, remark = _declaration(policy, target, assumed)
+        return opened_batches(policy, keys, fields, worlds=worlds, batch_size=batch_size, remark=remark)
     first = _opened(policy, target, assumed)
     if worlds > 1 and policy is given:
         raise UsageError(
@@ -94,18 +88,6 @@ def open_python(
     others = [_opened(_made(target, kwargs, given), target, assumed) for _ in range(worlds - 1)]
     groups = [group for opened in (first, *others) for group in opened.groups]
     return dataclasses.replace(first, groups=groups, runs_on=runs_on(policy))
-
-
-def as_policy(given: Any) -> Policy:
-    """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one."""
-    made: Any = given() if makes_policy(given) else given
-    name = type(made).__name__
-    if hasattr(made, "infer_batch"):
-        loaded = _opened_batches(made, name, ASSUMED, worlds=1, batch_size=1)
-        return BatchSlot(loaded.groups[0], cast("Interface", loaded.interface))
-    if all(hasattr(made, method) for method in _CONTRACT):
-        return _resized(made, name)
-    return _adapted(made, name, ASSUMED)[0]
 
 
 def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
@@ -125,20 +107,14 @@ def _opened(policy: Any, target: str, assumed: OpenpiKeys) -> LoadedPolicy:
             reports_work=True,
             fields_by_task=_prompt_fields(policy, target),
         )
-    adapted, remark = _adapted(policy, target, assumed)
+    _check_has(policy, target, _OPENPI)
+    keys, fields, remark = _declaration(policy, target, assumed)
+    adapted = OpenpiPolicy(policy, keys, fields)
     return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
 
 
-def _adapted(policy: Any, target: str, assumed: OpenpiKeys) -> tuple[OpenpiPolicy, str | None]:
-    _check_has(policy, target, _OPENPI)
-    keys, fields, remark = _declaration(policy, target, assumed)
-    return OpenpiPolicy(policy, keys, fields), remark
-
-
-def _opened_batches(
-    policy: Any, target: str, assumed: OpenpiKeys, *, worlds: int, batch_size: int
-) -> LoadedPolicy:
-    _check_has(policy, target, _BATCHES)
+def _check_batches(policy: Any, target: str) -> None:
+    _check_has(policy, target, ("reset",))
     try:
         inspect.signature(policy.reset).bind([], [])
     except TypeError:
@@ -146,8 +122,6 @@ def _opened_batches(
             f"policy {target} has infer_batch, so its reset takes rows and the keys of their episodes: "
             "def reset(self, rows, keys)"
         ) from None
-    keys, fields, remark = _declaration(policy, target, assumed)
-    return opened_batches(policy, keys, fields, worlds=worlds, batch_size=batch_size, remark=remark)
 
 
 def _declaration(

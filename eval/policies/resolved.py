@@ -36,10 +36,7 @@ ENTRY_POINTS = "oxygen_eval.policies"
 LEROBOT = "lerobot:"
 """What a checkpoint of LeRobot begins with."""
 
-_DEFAULT_TASKS = (
-    "narration",
-    "memory",
-)  # default language tasks of scripted policies and those without weights
+_DEFAULT_TASKS = ("narration", "memory")  # of scripted policies and those without weights
 
 
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
