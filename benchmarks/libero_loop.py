@@ -85,10 +85,8 @@ def main(*, assets: str | None = None, output: Path = Path("benchmarks/results/l
 def _both(sim: LiberoSim, usual: Any, chunk: np.ndarray) -> dict[str, float]:
     """Execute a chunk in both loops; returns the seconds of each part.
 
-    The usual loop's pictures are counted once per query, all other time as steps.
-
-    Raises:
-        AssertionError: A picture or the state differs.
+    The usual loop's pictures are counted once per query, all other time as steps. A picture or a state that
+    differs is an AssertionError.
     """
     row = dict.fromkeys(["usual loop", "usual rendering", "our steps", "our pictures"], 0.0)
     simulator = type(usual.env.sim)

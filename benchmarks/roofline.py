@@ -236,8 +236,7 @@ def measured(dtype: str) -> Peaks:
 def find_peaks(choice: str, dtype: str) -> Peaks:
     """The peaks of JAX's default device: `published`, `measured`, or `auto` (published if known).
 
-    Raises:
-        UsageError: There are no published peaks of this device in `dtype`.
+    Refuses `published` for a device, or a type, that has none.
     """
     kind = jax.devices()[0].device_kind
     known = None if choice == "measured" else published(kind, dtype)

@@ -4,7 +4,7 @@ import difflib
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from contracts.redaction import redact_text
@@ -74,17 +74,13 @@ def unknown(kind: str, value: object, allowed: Iterable[object], *, remedy: str 
     )
 
 
-def lacking(what: str, name: str, given: Iterable[object], allowed: Iterable[object]) -> UsageError:
-    """The error for a name that should be among the given ones, and is not.
-
-    Args:
-        what: What lacks it, in words ("the observation").
-        name: The missing name.
-        given: The names that are there.
-        allowed: The names that are read.
-    """
-    found = _listed(nearest_first(name, given)) or "none"
-    return UsageError(f"{what} lacks {name!r}. Allowed: {_listed(list(map(str, allowed)))}. Given: {found}.")
+def check_has(what: str, given: Collection[object], needed: Iterable[str]) -> None:
+    """Refuse what lacks one of the needed names, in words ("the observation"), and name the first."""
+    needed = list(needed)
+    for name in needed:
+        if name not in given:
+            found = _listed(nearest_first(name, given)) or "none"
+            raise UsageError(f"{what} lacks {name!r}. Allowed: {_listed(needed)}. Given: {found}.")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -41,10 +41,7 @@ def run_experiment(options: Options, model: ModelUnderTest) -> int:
     """Measure the workloads of `options` and show them; returns the exit code.
 
     It is 1 if configurations of a workload differ in their actions: their times are not comparable then.
-
-    Raises:
-        UsageError: The output file cannot be written, or does not hold rows.
-        KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
+    After Ctrl-C, the rows of finished workloads are in the file.
     """
     plans, console = _plans(options, model), open_console()
     name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"

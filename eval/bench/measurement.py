@@ -194,10 +194,7 @@ def paired_ratio(numerators: Numbers, denominators: Numbers, *, expected: Number
     """The median over repetitions of numerator / denominator, divided by the `expected` ratio if given.
 
     Drift of the machine is common to both sides of a repetition and cancels. The median and its interval are
-    robust to single disturbed repetitions.
-
-    Raises:
-        ValueError: There are no repetitions, or the numbers of them differ.
+    robust to single disturbed repetitions. No repetitions, or different numbers of them, are a ValueError.
     """
     if len(numerators) == 0 or len(numerators) != len(denominators):
         raise ValueError(f"a ratio of {len(numerators)} repetitions to {len(denominators)}")

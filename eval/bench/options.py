@@ -173,11 +173,7 @@ def _parser() -> OneLineParser:
 
 
 def read(arguments: Sequence[str]) -> Options:
-    """The options in `arguments`.
-
-    Raises:
-        UsageError: An option is unknown, invalid, or would have no effect.
-    """
+    """The options in `arguments`; refuses those that are unknown, invalid, or would have no effect."""
     parser = _parser()
     if "--quick" in arguments:
         parser.set_defaults(**_QUICK)
@@ -219,11 +215,7 @@ def _check_profile(
 
 
 def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfiguration]]]:
-    """All workloads with their configurations.
-
-    Raises:
-        UsageError: A text is longer than `text_tokens`.
-    """
+    """All workloads with their configurations; refuses texts longer than `text_tokens`."""
     axes = ("denoise_steps", "text_tokens", "robots", "arrivals")
     found = []
     for values in itertools.product(*(getattr(options, axis) for axis in axes)):

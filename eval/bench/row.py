@@ -150,11 +150,7 @@ class RowFile:
     """A file of rows, appended to workload by workload; `rows` holds them, oldest first."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or create it.
-
-        Raises:
-            UsageError: It cannot be written, or does not hold rows of this version.
-        """
+        """Open the file, or create it; refuses one that cannot be written, or does not hold rows."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -79,11 +79,7 @@ class ModelUnderTest:
 def find_model(
     name: str, *, random_weights: bool, dtype: str | None = None, prompt_tokens: int = 24
 ) -> ModelUnderTest:
-    """The policy `name`, with random weights or those of its preset.
-
-    Raises:
-        UsageError: There is no such policy, or its longest prompt is shorter than `prompt_tokens`.
-    """
+    """The policy `name`, with random weights or its own; refuses a longer prompt than it takes."""
     if prompt_tokens <= SPECIAL_TOKENS:
         raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
     config, weights, weights_from, adapter = _find_weights(name, dtype, is_random=random_weights)

@@ -17,10 +17,8 @@ def parse_arrivals(text: str) -> Arrivals:
     """The arrivals that `text` describes.
 
     `every:2` is a text in every second query, `burst:4:8` four texts in every eighth, `poisson:0.5` one in
-    two queries on average. `@8-30` after any of them draws each text's length from 8 to 30 tokens.
-
-    Raises:
-        UsageError: It does not describe arrivals.
+    two queries on average. `@8-30` after any of them draws each text's length from 8 to 30 tokens. Refuses
+    anything else.
     """
     body, at, lengths = text.partition("@")
     kind, *numbers = body.split(":")

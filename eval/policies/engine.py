@@ -30,10 +30,8 @@ def open_engine(
 
     Prefill and denoise are compiled once, fork and decode for every combination of tokens per frame and text
     rate among the variants, so that a variant is served as if it were the only one. `worlds` is the number of
-    parallel episodes, divided into groups of the batch size, which all variants share.
-
-    Raises:
-        UsageError: The checkpoint is not available, or is another model's.
+    parallel episodes, divided into groups of the batch size, which all variants share. Refuses a checkpoint
+    that is not available, or another model's.
     """
     use_compile_cache()
     interface = resolved.interface

@@ -61,10 +61,8 @@ def open_lerobot(
     """The policy of a checkpoint that LeRobot wrote: a folder, or a model of the Hub, as ID or ID@REVISION.
 
     Cameras, their sizes, state, actions and the length of chunks are the checkpoint's; the conventions of all
-    of these are those of the suite.
-
-    Raises:
-        UsageError: There is no such checkpoint, it does not fit the suite, or LeRobot cannot load it.
+    of these are those of the suite. Refuses one that does not exist or fit the suite, or that LeRobot cannot
+    load.
     """
     name = f"lerobot:{checkpoint}"
     options = check(LeRobotOptions, kwargs, source="policy arguments")

@@ -21,10 +21,7 @@ def open_policies(
 
     Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared. `worlds`
     is the number of parallel episodes; `notify` is called with one line if a server has to be waited for, or
-    a class is made several times.
-
-    Raises:
-        UsageError: The checkpoint, class or server is not available.
+    a class is made several times. Refuses a checkpoint, class or server that is not available.
     """
     policy, assumed, size = resolved.policy, resolved.assumed, variants[0].batch_size
     given = str(policy.target), policy.kwargs

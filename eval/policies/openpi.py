@@ -24,10 +24,8 @@ def named(keys: OpenpiKeys, name: str, declared: Mapping[str, Any]) -> OpenpiKey
 
     Of `declared` count `horizon`, the number of actions in an answer; `image_resolution`, the height and
     width of its images, or None for those of the cameras; `image_resize`, how they are resized to that; and
-    `action_prefix`, whether it is told what the robot executes until its answer arrives.
-
-    Raises:
-        UsageError: One of these is invalid.
+    `action_prefix`, whether it is told what the robot executes until its answer arrives. An invalid one is
+    refused.
     """
     horizon = declared.get("horizon")
     if horizon is not None and (type(horizon) is not int or horizon < 1):

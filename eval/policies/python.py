@@ -58,16 +58,14 @@ def open_python(
     A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
     `embodiment`, the name of its robot, or `interface`, which describes one (without both, it gets the keys
-    that are `assumed`), and those that `named` reads. A
-    policy of either form that reads its own texts says so in its attribute `feedback` (see
-    `contracts.prompt`). Both get images of the sizes that their interface declares.
+    that are `assumed`), and those that `named` reads. A policy of either form that reads its own texts says
+    so in its attribute `feedback` (see `contracts.prompt`). Both get images of the sizes that their interface
+    declares.
 
     The target is `package.module:Class` or `path/to/file.py:Class`. A class with `infer_batch` is
     instantiated once, any other for each of the parallel `worlds`, of which `notify` is told in one line.
-
-    Raises:
-        UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy;
-            or one object without `infer_batch` cannot serve several worlds.
+    Refuses one that does not exist, cannot be made with these arguments, or is not a policy, and one object
+    without `infer_batch` for several worlds.
     """
     policy = _made(target, kwargs, given)
     if hasattr(policy, "infer_batch"):

@@ -49,11 +49,8 @@ def open_websocket(
 
     `kwargs` are fields of `ServerOptions`; `notify` is called with a line if the server cannot be reached at
     once, or if its address has a part that is not recorded. Our server runs in one of the run's `modes`, and
-    each of the `worlds` has a connection of its own.
-
-    Raises:
-        UsageError: The server cannot be reached, has another protocol or does not fit the run, or an
-            argument is invalid.
+    each of the `worlds` has a connection of its own. Refuses a server that cannot be reached, has another
+    protocol or does not fit the run, and invalid arguments.
     """
     try:
         parse_uri(url).host.encode("idna")  # refuses empty and long labels

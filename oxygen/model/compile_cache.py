@@ -49,11 +49,8 @@ def use_compile_cache() -> Path:
     """Cache compiled programs on disk. Call it before anything is compiled.
 
     Returns the folder: JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else a subfolder of `default_cache`
-    for this kind of processor.
-
-    Raises:
-        UsageError: XLA does not know a flag in `XLA_FLAGS`, a setting of JAX makes the engine unusable or
-            changes what it computes, or the folder cannot be written.
+    for this kind of processor. Refuses a flag that XLA does not know, a setting of JAX that breaks the engine
+    or changes its numbers, and a folder that cannot be written.
     """
     if os.environ.get("XLA_FLAGS"):  # an unknown flag aborts the process: JAX is tried in a child
         probe = subprocess.run(

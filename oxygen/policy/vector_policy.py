@@ -65,14 +65,11 @@ class VectorPolicy:
         weights: Loadable | None = None,
         adapter: AdapterSource | None = None,
     ) -> None:
-        """Serve compiled programs; see `create_vector_policy`.
+        """Serve compiled programs, which `engine` must not exceed; see `create_vector_policy`.
 
         Args:
             weights: Loads the weights in a second process; None if not possible.
             adapter: Loads the runner's adapter, likewise; None without one.
-
-        Raises:
-            UsageError: `engine` exceeds the compiled programs.
         """
         check_serves(engine, runner.sizes)
         self.runner, self.engine = runner, engine
@@ -105,10 +102,8 @@ class VectorPolicy:
     ) -> "VectorPolicy":
         """The same policy with another engine configuration, sharing weights and compiled programs.
 
-        Language tasks and programs are the policy's own if None.
-
-        Raises:
-            UsageError: `engine` exceeds the compiled programs.
+        Language tasks and programs are the policy's own if None. Refuses an engine that exceeds the compiled
+        programs.
         """
         return VectorPolicy(
             runner or self.runner,
@@ -391,7 +386,7 @@ def create_vector_policy(
     transform: Transform | None = None,
     adapter: AdapterSource | None = None,
 ) -> VectorPolicy:
-    """Build a policy and compile its programs.
+    """Build a policy and compile its programs; refuses parts that do not fit together.
 
     Args:
         config: The model's sizes. With several robots, all prompts are padded to the longest bucket; remove
@@ -403,9 +398,6 @@ def create_vector_policy(
         engine: Its default if None.
         transform: Conversion of observations and actions; LIBERO's without normalisation if None.
         adapter: A suffix adapter, which changes texts but no action; None without one.
-
-    Raises:
-        UsageError: The parts do not fit together.
     """
     engine = engine or EngineConfig()
     if engine.robots > 1:  # the padding of a prompt must not depend on other robots

@@ -28,9 +28,7 @@ def load_policy(
     """Load and compile a policy of kind `oxygen`, by default in the model's own compute type.
 
     With `random_weights`, it needs no checkpoint, tokenizer and statistics; its adapter is random, too.
-
-    Raises:
-        UsageError: The checkpoint is unavailable or does not fit the model.
+    Refuses a checkpoint that is not available or does not fit the model.
     """
     model = model_config(policy.model or policy.name)
     model = dataclasses.replace(model, dtype=dtype or model.dtype)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from contracts.errors import UsageError, lacking
+from contracts.errors import UsageError, check_has
 from oxygen.typing import UInt8
 
 RESIZES = ("pad", "stretch")
@@ -13,12 +13,12 @@ RESIZES = ("pad", "stretch")
 _ONE_LEVEL = 1 / 255
 
 
-def resize_with_pad(
-    image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int]
+def resized(
+    image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int], resize: str = "pad"
 ) -> UInt8[np.ndarray, "new_height new_width 3"]:
     """Resize to a height and width, or a square, by Pillow's bilinear filter (as openpi-client).
 
-    Keeps the aspect ratio, with black padding.
+    `resize` is one of `RESIZES`.
     """
     size = (size, size) if isinstance(size, int) else size
     height, width = image.shape[:2]
@@ -27,37 +27,20 @@ def resize_with_pad(
     from PIL import Image
 
     ratio = max(width / size[1], height / size[0])
-    fitted = max(1, int(width / ratio)), max(1, int(height / ratio))
-    padded = np.zeros((*size, 3), np.uint8)
+    fitted = (max(1, int(width / ratio)), max(1, int(height / ratio))) if resize == "pad" else size[::-1]
+    filled = np.asarray(Image.fromarray(image).resize(fitted, resample=Image.Resampling.BILINEAR))
     left, top = (size[1] - fitted[0]) // 2, (size[0] - fitted[1]) // 2
-    resized = Image.fromarray(image).resize(fitted, resample=Image.Resampling.BILINEAR)
-    padded[top : top + fitted[1], left : left + fitted[0]] = np.asarray(resized)
+    padded = np.zeros((*size, 3), np.uint8)
+    padded[top : top + fitted[1], left : left + fitted[0]] = filled
     return padded
-
-
-def resized(
-    image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int], resize: str
-) -> UInt8[np.ndarray, "new_height new_width 3"]:
-    """Resize to a height and width, or a square, by Pillow's bilinear filter.
-
-    `resize` is one of `RESIZES`.
-    """
-    size = (size, size) if isinstance(size, int) else size
-    if resize == "pad" or image.shape[:2] == size:
-        return resize_with_pad(image, size)
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(image).resize(size[::-1], resample=Image.Resampling.BILINEAR))
 
 
 def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
     """Convert an image of uint8, or of floats from 0 to 1, to 8-bit RGB.
 
     Floats are scaled by 255 and rounded down, as openpi does; an excess of less than one grey level, such as
-    a filter's overshoot, is clipped.
-
-    Raises:
-        UsageError: It is not an array of shape [height, width, 3] with such a type and range.
+    a filter's overshoot, is clipped. Refuses what is not an array [height, width, 3] of such a type and
+    range.
     """
     if not isinstance(image, np.ndarray):
         raise UsageError(f"image {name!r} is a {type(image).__name__}; give a NumPy array")
@@ -78,7 +61,5 @@ def camera_images(
     images: Mapping[str, Any], cameras: Sequence[str], side: int, *, resize: str = "pad"
 ) -> UInt8[np.ndarray, "camera side side 3"]:
     """The images of the policy's cameras, resized, in its order; refuses missing ones and those not RGB."""
-    for name in cameras:
-        if name not in images:
-            raise lacking("the observation", name, images, cameras)
+    check_has("the observation", images, cameras)
     return np.stack([resized(rgb(images[name], name), side, resize) for name in cameras])

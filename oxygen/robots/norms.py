@@ -96,10 +96,8 @@ def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[st
     """Read openpi's JSON: `norm_stats` of `state` and `actions`, each with `mean`, `std`, `q01` and `q99`.
 
     Statistics padded to the model's width are cut to the robot's channels, as in openpi: `state` and
-    `actions` are their numbers.
-
-    Raises:
-        UsageError: The file is missing, damaged or incomplete, or the quantiles of a channel are not a range.
+    `actions` are their numbers. Refuses a file that is missing, damaged or incomplete, and quantiles that are
+    not a range.
     """
     stats, checked = _statistics_in(path), {}
     for name, size in (("state", state), ("actions", actions)):

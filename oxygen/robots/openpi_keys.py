@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contracts.errors import UsageError, lacking, unknown
+from contracts.errors import UsageError, check_has, unknown
 from contracts.interface import Interface
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import resized, rgb
@@ -55,10 +55,9 @@ class OpenpiKeys:
 
         Takes RGB images [height, width, 3] by camera and the interface's state vector.
         """
+        check_has("the observation", images, self.images.values())
         pixels = {}
         for key, camera in self.images.items():
-            if camera not in images:
-                raise lacking("the observation", camera, images, self.images.values())
             image = rgb(images[camera], camera)
             size = self.declared_sizes.get(camera, self.image_size)
             pixels[key] = image if size is None else resized(image, size, self.resize)
@@ -73,18 +72,13 @@ class OpenpiKeys:
         """The observation of a request, checked: `images`, `state` and `prompt`.
 
         As openpi does, takes images with channels first, and a prompt in UTF-8 bytes. A request with
-        `exterior_image_0_left` numbers its exterior cameras from 0, as RoboArena's do.
-
-        Raises:
-            UsageError: A key is missing, or its value does not fit the interface.
+        `exterior_image_0_left` numbers its exterior cameras from 0, as RoboArena's do. Refuses a missing key,
+        or a value that does not fit the interface.
         """
         cameras = self.images
         if "observation/exterior_image_0_left" in request:
             cameras = {key.replace("image_1", "image_0"): camera for key, camera in cameras.items()}
-        needed = (*cameras, *self.state, PROMPT)
-        for key in needed:
-            if key not in request:
-                raise lacking("the observation", key, request, needed)
+        check_has("the observation", request, (*cameras, *self.state, PROMPT))
         images, parts = {}, []
         for key, camera in cameras.items():
             image = request[key]

@@ -104,11 +104,7 @@ def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
 
 
 def load(source: str | Path) -> SentencePieceTokenizer:
-    """Load a SentencePiece model from the path or URL of a `.model` file, cached with the checkpoints.
-
-    Raises:
-        UsageError: It is missing, cannot be downloaded, or is not a SentencePiece model.
-    """
+    """Load a SentencePiece model from a path or URL, cached; refuses a file that is none."""
     from oxygen.weights.source import fetch
 
     path = fetch(source)

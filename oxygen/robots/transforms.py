@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
-from contracts.errors import UsageError, lacking, unknown
+from contracts.errors import UsageError, check_has, unknown
 from contracts.interface import Channels, Interface
 from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.robots import conventions as specs
@@ -151,15 +151,9 @@ class Transform:
 
         An observation has `images` (camera to [height, width, 3]), `state` (the interface's channels in one
         array, or by name) and `prompt` (the instruction, truncated with a warning to what the model can
-        read).
-
-        Raises:
-            UsageError: The observation is incomplete or invalid.
+        read). Refuses an incomplete or invalid observation.
         """
-        needed = ("images", "state", "prompt")
-        for key in needed:
-            if key not in observation:
-                raise lacking("the observation", key, observation, needed)
+        check_has("the observation", observation, ("images", "state", "prompt"))
         state = self.state_norm.normalise(self.state(observation))
         images = camera_images(observation["images"], config.cameras, config.image_size, resize=config.resize)
         tokens = fitted(
@@ -268,9 +262,7 @@ def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarra
     Takes all channels in one array, in their order, or a mapping of their names to their numbers.
     """
     if isinstance(state, Mapping):
-        for channels in layout:
-            if channels.name not in state:
-                raise lacking("the state", channels.name, state, [part.name for part in layout])
+        check_has("the state", state, [part.name for part in layout])
         parts = [_finite(state[part.name], part.size, f"state {part.name!r}") for part in layout]
         return np.concatenate(parts)
     return _finite(state, sum(channels.size for channels in layout), "state")

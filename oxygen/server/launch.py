@@ -31,11 +31,7 @@ _RED, _PLAIN = "\033[31m", "\033[0m"
 
 
 def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolicy, Declaration]:
-    """Load, compile and warm up a policy.
-
-    Raises:
-        UsageError: It has not learnt a language task, or its checkpoint is unavailable.
-    """
+    """Load, compile and warm up a policy; refuses language tasks that it has not learnt."""
     asked = options.language_tasks
     names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
     known = learnt_tasks(preset, names)

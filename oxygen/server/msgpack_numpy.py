@@ -29,22 +29,14 @@ class MessageError(ValueError):
 
 
 def pack(message: Any) -> bytes:
-    """Encode a message of maps, lists, strings, bytes, numbers, and NumPy arrays and scalars.
-
-    Raises:
-        TypeError: It has values of other types, or arrays of objects, structures or complex numbers.
-    """
+    """Encode maps, lists, strings, bytes, numbers, and NumPy arrays and scalars; all else is a TypeError."""
     packed = msgpack.packb(message, default=_encoded)
     assert packed is not None, "msgpack packs whole messages"
     return packed
 
 
 def unpack(data: bytes) -> Any:
-    """Decode a message. Its arrays are read-only views of `data`.
-
-    Raises:
-        MessageError: It is not msgpack, or an array is inconsistent with its declared type and shape.
-    """
+    """Decode a message, whose arrays are read-only views of `data`; all else is a MessageError."""
     try:
         return msgpack.unpackb(data, object_hook=functools.partial(_decoded, images=[]))
     except MessageError:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from contracts.errors import UsageError, lacking, unknown
+from contracts.errors import UsageError, check_has, unknown
 from contracts.text import Reply
 from oxygen.server.metadata import EXTENSION, Declaration
 from oxygen.server.msgpack_numpy import pack, unpack
@@ -53,11 +53,7 @@ class OpenpiDialect:
         self._session: str | None = None
 
     async def answer(self, message: bytes | str) -> bytes | str:
-        """The answer to a request.
-
-        Raises:
-            MessageError: It is not a message of this protocol.
-            UsageError: Its observation or fields are invalid, or all robots are taken.
+        """The answer to a request; a MessageError or UsageError if that is invalid, or all robots are taken.
         """
         if isinstance(message, str):
             raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
@@ -133,12 +129,7 @@ class VlaEvalDialect:
         self._position = QueryPosition()
 
     async def answer(self, message: bytes | str) -> bytes | None:
-        """The answer to a message; None if the protocol has none.
-
-        Raises:
-            MessageError: It is not a message of this protocol.
-            UsageError: Its type, order or observation is invalid, or all robots are taken.
-        """
+        """The answer to a message, or None if the protocol has none; raises what `OpenpiDialect` does."""
         kind, payload = self._read(message)
         if kind == "hello":
             return self._hello(payload)
@@ -215,9 +206,7 @@ def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
     images = payload.get("images")
     if not isinstance(images, dict):
         raise UsageError("the observation has no `images`, a map of agentview and wrist")
-    for name in _IMAGES.values():
-        if name not in images:
-            raise lacking("images of the observation", name, images, _IMAGES.values())
+    check_has("images of the observation", images, _IMAGES.values())
     state = {"observation/state": payload["states"]} if "states" in payload else {}
     prompt = {"prompt": payload["task_description"]} if "task_description" in payload else {}
     return {**{key: images[name] for key, name in _IMAGES.items()}, **state, **prompt}

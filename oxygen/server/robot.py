@@ -56,10 +56,8 @@ class Batcher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
 
     async def take_row(self) -> "tuple[RobotBatch, int]":
-        """Reserve a free row, or one that is given back within a second: its batch, and its number there.
-
-        Raises:
-            NoFreeRobotError: None is free.
+        """Reserve a row that is free within a second: its batch, and its number there; else a
+        NoFreeRobotError.
         """
         try:
             place = await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
@@ -212,11 +210,7 @@ class QueryPosition:
 
     @classmethod
     def read(cls, about: Any) -> Self:
-        """Check the field of a request.
-
-        Raises:
-            UsageError: A part of it is unknown or of another type.
-        """
+        """Check the field of a request; a part that is unknown or of another type is a UsageError."""
         if not isinstance(about, dict):
             raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
         for name, value in about.items():
@@ -258,10 +252,7 @@ class ConnectedRobot:
     ) -> tuple[np.ndarray, Mapping[str, float], int]:
         """Answer a query: the actions, the milliseconds of its stages, and the tokens cut from its prompt.
 
-        See `RobotBatch.act`.
-
-        Raises:
-            NoFreeRobotError: All rows of the batch are taken.
+        See `RobotBatch.act`. If all rows are taken, a NoFreeRobotError.
         """
         if self._row is None:
             self._row = await self._batcher.take_row()
@@ -284,8 +275,7 @@ class ConnectedRobot:
     async def end_episode(self) -> tuple[list[Reply], EpisodeEnd]:
         """End the episode; the next query starts another. Returns replies not yet sent, and the rest.
 
-        Raises:
-            Exception: Decoding the texts of the last query failed.
+        Raises what failed in decoding the texts of the last query.
         """
         if self._row is None or not self._has_acted:
             return [], EpisodeEnd()
@@ -302,11 +292,7 @@ class ConnectedRobot:
             await self._unsent[-1]
 
     def take_replies(self) -> list[Reply]:
-        """Return the replies that are ready and not yet sent.
-
-        Raises:
-            Exception: Decoding the texts of a query failed.
-        """
+        """Return the replies that are ready and not yet sent; raises what failed in decoding their texts."""
         completed = [reply for reply in self._unsent if reply.done()]
         self._unsent = [reply for reply in self._unsent if not reply.done()]
         return [reply.result() for reply in completed]

@@ -77,8 +77,7 @@ class ConnectionServer:
     async def run(self, host: str, port: int, *, started: Callable[[int], None]) -> None:
         """Serve until `stop()`; port 0 is a free one. `started` is called with it once the server listens.
 
-        Raises:
-            UsageError: The port is not available.
+        A port that is not available is a UsageError.
         """
         try:
             wire = logging.getLogger("oxygen.server.wire")

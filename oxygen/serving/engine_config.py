@@ -86,11 +86,7 @@ def ample_slots(*, tasks: int, rows: int) -> int:
 
 
 def check_serves(engine: EngineConfig, sizes: ProgramSizes) -> None:
-    """Refuse a configuration that exceeds the compiled programs.
-
-    Raises:
-        UsageError: Names the field.
-    """
+    """Refuse a configuration that exceeds the compiled programs, naming the field."""
     for field, of_all in (("slots", sizes.slots), ("rows", sizes.rows[-1])):
         if getattr(engine, field) > (most := of_all // sizes.robots):
             raise UsageError(f"{field} is {getattr(engine, field)}; the programs take {most} at most")

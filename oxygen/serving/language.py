@@ -183,11 +183,7 @@ class LanguageTask:
 
 
 def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> LanguageTask:
-    """The language task with its prompt and stop in tokens.
-
-    Raises:
-        UsageError: Its prompt has no tokens, or its `stop` is not one token.
-    """
+    """The language task with its prompt and stop in tokens; refuses a prompt without any."""
     suffix = tuple(tokenizer.encode(task.prompt))
     if not suffix:
         raise UsageError(f"language task {task.name!r}: prompt {task.prompt!r} has no tokens")
@@ -195,11 +191,7 @@ def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> LanguageTask:
 
 
 def stop_token(task: LanguageTask, tokenizer: Tokenizer) -> int:
-    """The token that ends the task's texts; negative if there is none.
-
-    Raises:
-        UsageError: The task's `stop` is not one token.
-    """
+    """The token that ends the task's texts; negative if there is none. Refuses a `stop` of several."""
     if task.stop is None:
         return tokenizer.eos
     tokens = tokenizer.encode(task.stop)

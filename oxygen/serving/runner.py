@@ -180,10 +180,8 @@ class Runner:
     def new_requests(self, requests: Sequence[Request], *, batch: int | None = None) -> NewRequests:
         """Send requests to the device, for `fork`, padded to `batch` rows, the most of `forks` if None.
 
-        The last bits of a text's logits may depend on `batch`, but not on the other rows.
-
-        Raises:
-            UsageError: The programs were not compiled for the sampling of one of them.
+        The last bits of a text's logits may depend on `batch`, but not on the other rows. Refuses sampling
+        that the programs were not compiled for.
         """
         size = self.sizes
         rows = size.forks[-1] if batch is None else batch

@@ -96,10 +96,7 @@ class Scheduler:
     ) -> None:
         """Start with every slot free, for tokenized tasks; see `EngineConfig`. Mode `actions` ignores them.
 
-        The robot has the slots from `robot` × `slots` on.
-
-        Raises:
-            UsageError: There are fewer slots than language tasks.
+        The robot has the slots from `robot` × `slots` on. Fewer slots than language tasks are refused.
         """
         self._mode = mode
         self._tasks = () if mode is Mode.ACTIONS else tuple(tasks)

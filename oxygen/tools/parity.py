@@ -91,11 +91,7 @@ class Fixture:
 
 
 def load(path: Path) -> Fixture:
-    """Read a fixture.
-
-    Raises:
-        UsageError: The file is absent, or no fixture.
-    """
+    """Read a fixture; refuses a file that is none."""
     arrays = read_npz(path)
     meta = parse_json(str(arrays.pop("meta", "null")), f"meta of {path}")
     if not isinstance(meta, dict) or "tolerance" not in meta:
@@ -122,9 +118,7 @@ def compare(fixture: Fixture) -> list[Check]:
     """Run our model on a fixture and compare everything it holds.
 
     Matrix products of float32 have full precision, also on GPUs, whose default is 10 bits of mantissa.
-
-    Raises:
-        UsageError: Its arrays do not belong to the configuration in its `meta`.
+    Refuses arrays that do not belong to the configuration in `meta`.
     """
     worst: dict[str, Check] = {}
     try:

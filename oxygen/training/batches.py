@@ -147,11 +147,8 @@ class TrainingBatches:
     def __init__(
         self, samples: Samples, training: TrainingConfig, *, statistics: Statistics, tokenizer: Tokenizer
     ) -> None:
-        """Normalise and tokenise everything once.
-
-        Raises:
-            UsageError: The demonstrations or the tokenizer do not fit the model, or a language task has no
-                texts.
+        """Normalise and tokenise everything once; refuses what does not fit the model, and tasks without
+        texts.
         """
         model, tasks = training.model, training.tasks
         transform = Transform.of(embodiment(training.embodiment), statistics)

@@ -134,10 +134,8 @@ def step_of(checkpoint: Path) -> int:
 
 
 def restore(checkpoint: Path, template: TrainState) -> TrainState:
-    """Read a checkpoint's training state, exact to the bit, into the structure of a template.
-
-    Raises:
-        UsageError: It is damaged, or of another model or optimiser.
+    """Read a checkpoint's training state, exact to the bit, into the structure of a template, which it must
+    fit.
     """
     file = open_safetensors(checkpoint / STATE_FILE)
     leaves = {}

@@ -86,11 +86,7 @@ class Demonstrations:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Open a dataset and check it.
-
-        Raises:
-            UsageError: Says what is wrong with the folder.
-        """
+        """Open a dataset and check it; a UsageError says what is wrong with the folder."""
         import pyarrow as pa
 
         self.path = absolute(path)
@@ -140,11 +136,8 @@ class Demonstrations:
     def __getitem__(self, index: int) -> dict[str, Any]:
         """A frame: its value of every column, and the image [height, width, 3] of every camera's column.
 
-        Reading one frame of a video decodes its episode.
-
-        Raises:
-            IndexError: There is no such frame.
-            UsageError: An image or its file is damaged.
+        Reading one frame of a video decodes its episode. A frame that does not exist is an IndexError, a
+        damaged image a UsageError.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"frame {index} of {len(self)}")

@@ -142,11 +142,7 @@ def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
 
 
 def loadable(weights: WeightsSource | None) -> Loadable:
-    """The weights for the second process of mode `parallel`, which loads them again.
-
-    Raises:
-        UsageError: They are parameters, or None.
-    """
+    """The weights for the second process of mode `parallel`, which loads them again; refuses parameters."""
     if isinstance(weights, int) or callable(weights):
         return weights
     raise UsageError(

@@ -337,14 +337,14 @@ def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["square256", "droid", "tall", "small", "same"])
 def test_images_are_resized_as_openpi_does(openpi_transforms, name):
-    ours = images.resize_with_pad(openpi_transforms[f"resize.{name}.in"], 224).astype(int)
+    ours = images.resized(openpi_transforms[f"resize.{name}.in"], 224).astype(int)
     assert np.abs(ours - openpi_transforms[f"resize.{name}.out"]).max() <= 1
 
 
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 50))
 def test_an_image_of_any_shape_fills_the_square_in_one_direction(height, width, side):
     white = np.full((height, width, 3), 255, np.uint8)
-    square = images.resize_with_pad(white, side)
+    square = images.resized(white, side)
     assert square.shape == (side, side, 3)
     lit = (square == 255).all(axis=2)
     assert max(lit.any(axis=0).sum(), lit.any(axis=1).sum()) >= side - 1  # openpi rounds down

@@ -15,7 +15,7 @@ import pytest
 
 from contracts.errors import UsageError
 from eval.collect.episode import png_cells
-from oxygen.robots.images import resize_with_pad
+from oxygen.robots.images import resized
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from tests.eval.collect.collecting import collect
@@ -86,7 +86,7 @@ def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resi
     assert pixels.shape == (30, 2, 16, 16, 3)
     for index, frame in enumerate(found):
         for camera, name in enumerate(found.cameras):
-            image = resize_with_pad(frame[layout.IMAGES + name], 16)
+            image = resized(frame[layout.IMAGES + name], 16)
             assert np.array_equal(pixels[index, camera], image)
 
 

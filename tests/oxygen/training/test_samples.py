@@ -17,7 +17,7 @@ from contracts.prompt import PromptField
 from eval.collect.episode import png_cells
 from oxygen.model import config
 from oxygen.model.config import PRESETS
-from oxygen.robots.images import resize_with_pad
+from oxygen.robots.images import resized
 from oxygen.robots.norms import QuantileNorm, read_statistics, write_statistics
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.language import LanguageTask
@@ -301,7 +301,7 @@ def test_a_frame_has_the_next_actions_of_its_episode_and_the_models_cameras_resi
     assert found.actions.dtype == np.float32
     for step in range(STEPS):
         for place, camera in enumerate(MODEL.cameras):
-            seen = resize_with_pad(episode.images[camera][step], MODEL.image_size)
+            seen = resized(episode.images[camera][step], MODEL.image_size)
             np.testing.assert_array_equal(found.images[0][step, place], seen)
 
 
