@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from cyclopts import App
 
-from benchmarks.record import write_record
+from benchmarks.record import record
 from configs.cli import run_app
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
 from eval.bench.measurement import paired_ratio
@@ -71,7 +71,7 @@ def main(
     output: Path = Path("benchmarks/results/interval_coverage.json"),
     scale: float = 1.0,
 ) -> None:
-    """Simulate, write the rates to a file, and print them as a table.
+    """Simulate, and write the rates to a file.
 
     Args:
         output: The file.
@@ -79,16 +79,10 @@ def main(
     """
     begun = time.monotonic()
     rates = list(simulate(scale))
-    write_record({"coverage": rates, "seconds": round(time.monotonic() - begun, 1)}, output)
-    print(f"{'what':<50} {'truth':<36} {'n':>4} {'percent':>8} {'of':>6} {'without':>8}")
-    for rate in rates:
-        print(
-            f"{rate['what']:<50} {rate['of']:<36} {rate['episodes']:>4} {rate['percent']:>8.1f} "
-            f"{rate['repetitions']:>6} {rate['without'] or '':>8}"
-        )
+    record({"coverage": rates, "seconds": round(time.monotonic() - begun, 1)}, output)
 
 
-def simulate(scale: float = 1.0) -> Iterator[Rate]:
+def simulate(scale: float) -> Iterator[Rate]:
     """Every rate."""
     for part in PARTS:
         yield from part(np.random.default_rng(0), lambda count: range(max(2, round(scale * count))))

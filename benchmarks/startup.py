@@ -20,7 +20,7 @@ from benchmarks.record import record
 from configs.cli import run_app
 from contracts.errors import UsageError
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT, _PORT = Path(__file__).resolve().parents[1], 8765
 _SUITES = {
     "libero": (["libero_object", "--assets", "standins"], 7, "tiny"),
     "droid": (["droid_tabletop"], 8, "tiny_droid"),
@@ -144,16 +144,14 @@ def _checkout(commit: str, folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _server(robot: str, numbers: int, port: int = 8765) -> Iterator[str]:
-    program = _SERVER.format(examples=str(_ROOT / "examples"), robot=robot, numbers=numbers, port=port)
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(_ROOT)}, stdout=subprocess.PIPE
-    ) as process:
+def _server(robot: str, numbers: int) -> Iterator[str]:
+    program = _SERVER.format(examples=str(_ROOT / "examples"), robot=robot, numbers=numbers, port=_PORT)
+    command, environment = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": str(_ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            yield f"ws://localhost:{port}"
+            yield f"ws://localhost:{_PORT}"
         finally:
             process.kill()
 

@@ -123,7 +123,10 @@ _ABSENT = (
     "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
     "fsspec aiohttp zstandard google_crc32c safetensors"
 )
-_NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.server.__main__", "oxygen.server.launch", "oxygen.training")
+_NEEDS_PYDANTIC = (
+    *("oxygen.presets", "oxygen.server.__main__", "oxygen.server.launch", "oxygen.tools.convert"),
+    "oxygen.training",
+)
 """What finds policies by name, and training, whose options are a pydantic model."""
 
 

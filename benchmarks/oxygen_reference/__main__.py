@@ -94,12 +94,6 @@ def published(
             process.kill()
 
 
-def with_third_camera(model: ModelUnderTest) -> ModelUnderTest:
-    """The same with one more camera."""
-    cameras = (*model.config.cameras, "third")
-    return dataclasses.replace(model, config=dataclasses.replace(model.config, cameras=cameras))
-
-
 def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict[str, Any]]:
     """Mean frames of every configuration by repetition, and the published code's frames by ours.
 
@@ -124,7 +118,8 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         timed: dict[tuple[str, BenchConfiguration], PolicyRunner | subprocess.Popen[str]] = {
             ("published", one): process for one in configurations
         }
-        for ours in (model, with_third_camera(model)):
+        third = dataclasses.replace(model.config, cameras=(*model.config.cameras, "third"))
+        for ours in (model, dataclasses.replace(model, config=third)):
             for one in stack.enter_context(Bench(ours).prepare(served, configurations)):
                 timed[f"{len(ours.config.cameras)} cameras", one.configuration] = one
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]

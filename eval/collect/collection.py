@@ -59,15 +59,10 @@ _LOG_INTERVAL_S = 60.0
 
 
 def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int) -> int:
-    """Collect demonstrations into a folder.
+    """Collect demonstrations into a folder; returns 0, or 1 if an episode was an error or none was kept.
 
-    Returns:
-        The exit code: 0, or 1 if an episode was an error or none was kept.
-
-    Raises:
-        UsageError: A suite, task or policy does not exist, assets of a task are missing, the folder holds a
-            dataset with other options, or another process uses it. In these cases nothing is written.
-        KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
+    What cannot be collected, or not into this folder, is refused before anything is written. After Ctrl-C,
+    finished episodes are on disk.
     """
     run, learner = _run_config(config), _learner_config(config)
     resolved, learning = resolve_policy(run), resolve_policy(learner) if learner else None

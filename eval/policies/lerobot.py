@@ -3,14 +3,14 @@
 import contextlib
 import dataclasses
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lerobot
 import numpy as np
 import torch
-from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
+from lerobot.configs import FeatureType, PreTrainedConfig
 from lerobot.policies import get_policy_class, make_pre_post_processors
 from lerobot.processor.env_processor import LiberoProcessorStep
 from lerobot.utils.constants import ACTION
@@ -149,13 +149,10 @@ def _keys(config: PreTrainedConfig, suite: Interface, options: LeRobotOptions, n
         interface=dataclasses.replace(suite, observation=observation),
         images=images,
         state={key: tuple(part.name for part in seen.state) for key in numbers},
-        declared_sizes={images[key]: _size(each) for key, each in visual.items()},
+        declared_sizes={
+            images[key]: (int(each.shape[1]), int(each.shape[2])) for key, each in visual.items()
+        },
     )
-
-
-def _size(feature: PolicyFeature) -> tuple[int, int]:
-    _, height, width = feature.shape
-    return int(height), int(width)
 
 
 class LeRobotPolicy:
@@ -187,7 +184,8 @@ class LeRobotPolicy:
             self.model.select_action(frame)
         steps = self._keys.interface.horizon or 1
         queries = [self._queries.get(seen["row"], (0, 0)) for seen in observations]
-        with self._autocast(), RowNoise([_generator(*query) for query in queries]):
+        mixed = torch.autocast(self.device.partition(":")[0]) if self._mixed else contextlib.nullcontext()
+        with mixed, RowNoise([_generator(*query) for query in queries]):
             if self._keys.action_prefix:
                 chunks = self._after(self._guided(batch))[:, :steps]
             else:
@@ -235,17 +233,9 @@ class LeRobotPolicy:
         query[ACTION_PREFIX] = np.zeros((1, self._keys.interface.action.size))
         with torch.inference_mode():
             (answer,) = self.infer_batch([query])
-        found, wanted = (
-            answer["actions"].shape,
-            (self._keys.interface.horizon, self._keys.interface.action.size),
-        )
-        if found != wanted:
+        found, own = answer["actions"].shape, self._keys.interface
+        if found != (wanted := (own.horizon, own.action.size)):
             raise UsageError(f"its chunk has shape {list(found)}, its configuration says {list(wanted)}")
-
-    @contextlib.contextmanager
-    def _autocast(self) -> Iterator[None]:
-        with torch.autocast(self.device.partition(":")[0]) if self._mixed else contextlib.nullcontext():
-            yield
 
 
 def _generator(seed: int, query: int) -> torch.Generator:

@@ -53,8 +53,7 @@ class OpenpiDialect:
         self._session: str | None = None
 
     async def answer(self, message: bytes | str) -> bytes | str:
-        """The answer to a request; a MessageError or UsageError if that is invalid, or all robots are taken.
-        """
+        """The answer to a request; if that is invalid, or no robot is free, a MessageError or UsageError."""
         if isinstance(message, str):
             raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
         request = unpack(message)

@@ -7,16 +7,18 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
 
 from configs.exits import OneLineParser, exit_code_of
+from configs.load import load, names
 from configs.paths import usable_file
+from configs.schema import PolicyConfig
 from contracts.errors import UsageError, unknown
 from contracts.redaction import redact
 from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.presets.policies import completed, evaluation_command, read_model_policy
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
@@ -24,9 +26,6 @@ from oxygen.weights.formats import SINGLE_FILE, SUFFIX, Checkpoint, open_checkpo
 from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
 from oxygen.weights.lora import merged
 from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
-
-if TYPE_CHECKING:
-    from configs.schema import PolicyConfig
 
 _ASSETS = "assets"
 
@@ -146,7 +145,7 @@ def _check_card(card: Path, given: str) -> None:
         return
     if given:
         raise UsageError(f"{given} is for a new card, and {card} is copied; leave it out, and edit the copy")
-    policy = _preset(str(card))
+    policy = load(PolicyConfig, str(card))
     for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
         if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
             raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
@@ -154,29 +153,18 @@ def _check_card(card: Path, given: str) -> None:
 
 def _likely_model(fits: Sequence[str], draft: Path) -> str | None:
     """The policy with these sizes whose robot has norm stats here; None if there is not exactly one."""
-    from configs.load import names  # needs pydantic, which the policy does not
-    from configs.schema import PolicyConfig
-
     if len(fits) == 1:
         return fits[0]
-    presets = [_preset(name) for name in fits if name in names(PolicyConfig)]
+    presets = [load(PolicyConfig, name) for name in fits if name in names(PolicyConfig)]
     likely = [
         preset.model for preset in presets if preset.norm_stats is None and _stats(draft, _robot(preset))
     ]
     return likely[0] if len(likely) == 1 else None
 
 
-def _preset(name: str) -> "PolicyConfig":
-    from configs.load import load  # needs pydantic, which the policy does not
-    from configs.schema import PolicyConfig
-
-    return load(PolicyConfig, name)
-
-
-def _robot(preset: "PolicyConfig") -> str:
+def _robot(preset: PolicyConfig) -> str:
     """The embodiment of a policy, by its checkpoint's card if the preset refers to one."""
-    card = preset if preset.checkpoint is None else _preset(str(fetch(preset.checkpoint) / CARD))
-    return str(card.embodiment)
+    return str(completed(preset).embodiment)
 
 
 def _stats(draft: Path, robot: str) -> bool:
@@ -189,7 +177,7 @@ def _write_card(
     """Write a card, unless there is one, or the policy or its tokenizer is unknown."""
     if model is None or (draft / CARD).is_file():
         return
-    preset = _preset(model)
+    preset = load(PolicyConfig, model)
     vocabulary = tokenizer or preset.tokenizer
     if vocabulary is None:
         return
@@ -233,8 +221,6 @@ def main(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         if not options.target.exists():
             usable_file(options.target, "the target")
-        from oxygen.presets.policies import evaluation_command, read_model_policy  # needs pydantic
-
         file = convert(**vars(options))
         sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
         if (options.target / CARD).is_file():
