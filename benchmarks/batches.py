@@ -4,8 +4,6 @@ Plays the same episodes of libero_object in turns, with 1, 2 and 4 worlds; each 
 its own. Records episodes per hour, the memory of the policy's process, and the shares of the worlds' time.
 """
 
-import concurrent.futures
-import multiprocessing
 import resource
 import statistics
 import tempfile
@@ -15,14 +13,10 @@ from typing import Any
 from cyclopts import App
 
 from benchmarks.record import record
-from benchmarks.scale import Stopwatch
+from benchmarks.scale import in_turns, play
 from configs.cli import run_app
-from configs.schema import ExecutionConfig, RunConfig
+from configs.schema import ExecutionConfig
 from eval.records.query_logs import read_queries
-from eval.records.run_folders import new_run
-from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.choice import batch_size_for, choose_executor
-from eval.rollout.prepare import prepare
 
 POLICIES, NUM_ENVS = ("Copied", "Batched"), (1, 2, 4)
 
@@ -52,12 +46,10 @@ def main(
         output: JSON file.
     """
     ways = [(policy, worlds) for worlds in num_envs for policy in POLICIES]
-    measured: dict[str, list[dict[str, Any]]] = {f"{policy}:{worlds}": [] for policy, worlds in ways}
-    for _ in range(turns):
-        for policy, worlds in ways:  # each in its own process
-            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                played = process.submit(measure, policy, worlds, suite, assets, episodes, steps)
-                measured[f"{policy}:{worlds}"].append(played.result())
+    what = suite, assets, episodes, steps
+    measured = in_turns(
+        {f"{policy}:{worlds}": (measure, policy, worlds, *what) for policy, worlds in ways}, turns
+    )
     medians = {
         way: {name: round(statistics.median(each[name] for each in turns), 3) for name in turns[0]}
         for way, turns in measured.items()
@@ -69,28 +61,16 @@ def main(
 def measure(policy: str, worlds: int, suite: str, assets: str, episodes: int, steps: int) -> dict[str, float]:
     """Play one run.
 
-    Counts from when as many episodes have ended as there are worlds: all worlds are open then. Shares are of
-    the worlds' time in those episodes: physics, rendering, the model's own time, and the rest, which is
-    waiting for the model (another batch, or this one to fill), resets and records. The cores in use are the
-    CPU seconds of all processes over the seconds: software rendering and PyTorch use several with one world.
+    Shares are of the worlds' time in the episodes after all worlds are open: physics, rendering, the model's
+    own time, and the rest, which is waiting for the model (another batch, or this one to fill), resets and
+    records. The cores in use are the CPU seconds of all processes over the seconds: software rendering and
+    PyTorch use several with one world.
     """
-    ended = Stopwatch.ended
-    config = RunConfig(
-        policy=f"benchmarks.batch_policy:{policy}",
-        suites=(suite,),
-        task_ids=(0,),
-        init_ids=tuple(range(episodes)),
-        max_steps=steps,
-        assets=assets,
-        batch_size=batch_size_for(worlds),
-        video="none",
-        mode="actions",
-    )
+    what: Any = {"suite": suite, "episodes": episodes, "steps": steps, "assets": assets, "mode": "actions"}
     with tempfile.TemporaryDirectory() as folder:
-        run = new_run(Path(folder), config)
-        executor = choose_executor(ExecutionConfig(num_envs=worlds))
-        run_evaluation(prepare([run], executor=executor), monitor=Stopwatch)
-        began, last, after = ended[worlds - 1], ended[-1], [end.result for end in ended[worlds:]]
+        execution = ExecutionConfig(num_envs=worlds)
+        run, began, ended = play(folder, execution, policy=f"benchmarks.batch_policy:{policy}", **what)
+        last, after = ended[-1], [end.result for end in ended]
         queries = [query for result in after for query in read_queries(run.folder, result.key)]
     spent = {name: sum(query.timings_ms[key] for query in queries) / 1e3 for name, key in _STAGES.items()}
     total = sum(result.wall_s for result in after)

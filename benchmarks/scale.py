@@ -25,7 +25,7 @@ from configs.cli import run_app
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import EpisodeResult
 from eval.monitors.console import EvaluationConsole
-from eval.records.run_folders import new_run
+from eval.records.run_folders import Run, new_run
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.choice import batch_size_for, choose_executor
@@ -53,12 +53,7 @@ def main(
     """
     has_ray = importlib.util.find_spec("ray") is not None
     players = ["serial:1", *(f"processes:{n}" for n in NUM_ENVS), *(["ray:2"] if has_ray else [])]
-    rates: dict[str, list[float]] = {player: [] for player in players}
-    for _ in range(TURNS):
-        for player in players:  # each in its own process
-            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                rate = process.submit(episodes_per_hour, player, assets).result()
-            rates[player].append(round(rate, 1))
+    rates = in_turns({player: (episodes_per_hour, player, assets) for player in players}, TURNS)
     row = {
         "assets": assets,
         "episodes": EPISODES,
@@ -71,6 +66,16 @@ def main(
     }
     record(row, output)
     draw(row["episodes_per_hour"], plot)
+
+
+def in_turns(calls: Mapping[str, tuple[Any, ...]], turns: int) -> dict[str, list[Any]]:
+    """The results of functions, given with their arguments, called in turns, each in a process of its own."""
+    results: dict[str, list[Any]] = {name: [] for name in calls}
+    for _ in range(turns):
+        for name, call in calls.items():
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                results[name].append(process.submit(*call).result())
+    return results
 
 
 class Ended(NamedTuple):
@@ -96,30 +101,35 @@ class Stopwatch(EvaluationConsole):
         self.ended.append(Ended(time.perf_counter(), cpu_s, result))
 
 
-def episodes_per_hour(player: str, assets: str) -> float:
-    """Play one run by `serial:1`, `processes:N` or `ray:N`.
-
-    Counts from when as many episodes have ended as there are worlds: all worlds are open then.
-    """
-    executor, _, number = player.partition(":")
-    worlds, ended = int(number), Stopwatch.ended
+def play(
+    folder: str, execution: ExecutionConfig, *, suite: str, episodes: int, steps: int, **options: Any
+) -> tuple[Run, Ended, list[Ended]]:
+    """Play the first task of a suite: the run, the episode at whose end all worlds are open, those after."""
+    worlds = execution.num_envs
     config = RunConfig(
-        suites=("libero_object",),
+        suites=(suite,),
         task_ids=(0,),
-        init_ids=tuple(range(EPISODES)),
-        max_steps=STEPS,
-        assets=assets,
+        init_ids=tuple(range(episodes)),
+        max_steps=steps,
         batch_size=batch_size_for(worlds),
         video="none",
+        **options,
     )
+    run = new_run(Path(folder), config)
+    run_evaluation(prepare([run], executor=choose_executor(execution)), monitor=Stopwatch)
+    return run, Stopwatch.ended[worlds - 1], Stopwatch.ended[worlds:]
+
+
+def episodes_per_hour(player: str, assets: str) -> float:
+    """The rate of one run by `serial:1`, `processes:N` or `ray:N`."""
+    executor, _, worlds = player.partition(":")
     address = "local" if executor == "ray" else None
-    playing = choose_executor(ExecutionConfig(num_envs=worlds, executor=executor, ray_address=address))
+    execution = ExecutionConfig(num_envs=int(worlds), executor=executor, ray_address=address)
     with tempfile.TemporaryDirectory() as folder:
-        runs = [new_run(Path(folder), config)]
-        run_evaluation(prepare(runs, executor=playing), monitor=Stopwatch)
-    began, after = ended[worlds - 1].at_s, ended[worlds:]
-    steps_per_s = sum(end.result.steps for end in after) / (after[-1].at_s - began)
-    return 3600 * steps_per_s / statistics.mean(end.result.steps for end in ended)
+        what = {"suite": "libero_object", "episodes": EPISODES, "steps": STEPS}
+        _, began, after = play(folder, execution, **what, assets=assets)
+    steps_per_s = sum(end.result.steps for end in after) / (after[-1].at_s - began.at_s)
+    return round(3600 * steps_per_s / statistics.mean(end.result.steps for end in Stopwatch.ended), 1)
 
 
 def draw(rates: Mapping[str, float], path: Path) -> None:
