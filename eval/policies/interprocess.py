@@ -230,11 +230,7 @@ class PolicyServer:
             group.queue.remove(row)
 
     def poll(self) -> float:
-        """Run the batch that has been due longest.
-
-        Returns:
-            Seconds until the next batch may be due.
-        """
+        """Run the batch that has been due longest; returns the seconds until the next may be due."""
         queues = [group.queue for variant in self._variants for group in variant]
         first = min(queues, key=BatchQueue.due_s, default=None)
         wait_s = math.inf if first is None else first.due_s() - time.monotonic()

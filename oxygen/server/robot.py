@@ -122,9 +122,8 @@ class RobotBatch:
     ) -> tuple[np.ndarray, Mapping[str, float], int, asyncio.Future[Reply]]:
         """Answer a valid query; an invalid one would fail its whole batch.
 
-        Returns:
-            The actions [horizon, action] in the robot's units, the milliseconds of the policy's stages until
-            then and of `queue` (waiting for the batch), the tokens cut from its prompt, and the future reply.
+        Returns the actions [horizon, action] in the robot's units, the milliseconds of stages until then and
+        of `queue` (waiting for the batch), the tokens cut from its prompt, and the future reply.
         """
         loop = asyncio.get_running_loop()
         acted: asyncio.Future[tuple[np.ndarray, float, Mapping[str, float], int]] = loop.create_future()

@@ -69,9 +69,8 @@ class Deadline:
     def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
         """Decode steps to queue behind the actions; at least 1, so that every text ends.
 
-        Args:
-            spent_ms: Expected time from the query's arrival until its actions are ready.
-            step_ms: Measured time of a decode step; None before the first measurement.
+        `spent_ms` is the expected time from the query's arrival until its actions are ready, `step_ms` the
+        measured time of a decode step, None before the first measurement.
         """
         if not step_ms:
             return 1
@@ -144,11 +143,8 @@ class Scheduler:
     def commit(self, written: Mapping[int, Sequence[int]]) -> dict[Request, int]:
         """Commit the decoded tokens of the planned step; finished requests free their slots.
 
-        Args:
-            written: Slot to all tokens decoded there since its request started.
-
-        Returns:
-            Request to its number of new tokens, if any.
+        Takes slot to all tokens decoded there since its request started, and returns request to its number of
+        new tokens, if any.
         """
         new = {request: request.take(written.get(request.slot, ())) for request in self._active}
         for request in self.active:

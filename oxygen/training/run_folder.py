@@ -21,17 +21,8 @@ CHECKPOINTS = "checkpoints"
 LINES = "log.jsonl"
 EVENTS = "events"
 CURVES = "curves.png"
-_PANELS = {"loss": "_loss", "accuracy": "_accuracy", "success, %": "pc_success"}
-"""Panel of the curves to the suffix of the metrics it shows."""
-_GROUPS = {"loss": "_loss", "accuracy": "_accuracy", "success": "_pc_success"}
-"""TensorBoard group to the suffix of its metrics."""
-_TAGS = {
-    "loss": "loss/total",
-    "gradient_norm": "optimiser/gradient_norm",
-    "learning_rate": "optimiser/learning_rate",
-    "samples_per_s": "throughput/samples_per_s",
-}
-"""TensorBoard tags of the other metrics."""
+_PANELS = {"loss": "_loss", "accuracy": "_accuracy", "success, %": "_pc_success"}
+"""Panel of the curves, and group in TensorBoard, to the suffix of the metrics it shows."""
 
 
 def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
@@ -114,11 +105,11 @@ class TrainingLog:
 
 
 def tag_of(name: str) -> str:
-    """A metric's TensorBoard tag, e.g. `loss/flow` for `flow_loss`."""
-    for group, ending in _GROUPS.items():
+    """A metric's TensorBoard tag, e.g. `loss/flow` for `flow_loss`; its name if it is in no group."""
+    for panel, ending in _PANELS.items():
         if name.endswith(ending):
-            return f"{group}/{name.removesuffix(ending)}"
-    return _TAGS.get(name, name)
+            return f"{panel.removesuffix(', %')}/{name.removesuffix(ending)}"
+    return name
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

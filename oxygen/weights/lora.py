@@ -22,10 +22,8 @@ def adapted(tensors: Mapping[str, Stored]) -> dict[str, str]:
 def merged(checkpoint: Checkpoint, scale: float, source: str) -> Checkpoint:
     """The checkpoint with its LoRA weights merged; a UsageError if it has none, or one lacks its weight.
 
-    Args:
-        checkpoint: As opened.
-        scale: openpi's `alpha` over the rank, which only attention's adapters are scaled with.
-        source: The checkpoint's name, for errors.
+    `scale` is openpi's `alpha` over the rank, which only attention's adapters are scaled with; `source` names
+    the checkpoint in errors.
     """
     tensors, stems = checkpoint.tensors, adapted(checkpoint.tensors)
     needed = [name for weight, stem in stems.items() for name in (weight, stem + _A, stem + _B)]

@@ -14,7 +14,7 @@ from contracts.errors import UsageError
 from oxygen.model import params, pi05
 from oxygen.model.config import ModelInput
 from oxygen.serving.kv_pool import KvPool
-from oxygen.serving.requests import GREEDY, Request, Sampling
+from oxygen.serving.requests import Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner
 from tests.commands import printed
 from tests.oxygen.compiling import DTYPES
@@ -81,14 +81,6 @@ def texts_of(served, requests, *, batch=BATCH, company=(), prefix=None, poison=N
     return [written[each.slot].tolist() for each in requests]
 
 
-def test_a_robots_actions_do_not_depend_on_what_the_others_see(served):
-    alone = [np.asarray(served.denoise(served.prefill(seen_by([1, n, n + 1])), [7, n, 9], [3, 0, n]))[0]
-             for n in (10, 20, 30)]  # fmt: skip
-    assert len({each.tobytes() for each in alone}) == 1
-    moved = np.asarray(served.denoise(served.prefill(seen_by([5, 6, 1])), [0, 0, 7], [0, 0, 3]))
-    assert moved[0].tobytes() != alone[0].tobytes()
-
-
 def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occupancy(served):
     rng = np.random.default_rng(0)
     pool, texts = served.empty()
@@ -109,16 +101,6 @@ def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occu
             assert digest(served.denoise(prefix, [1, 2, 3], [9, 9, 9])) == wanted
     assert digest(prefix) == checksum
     assert digest(served.denoise(served.prefill(seen), [1, 2, 3], [9, 9, 9])) == wanted
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "sampled"])
-def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
-    mine = request_in(2, task=0, robot=1, query=4, sampling=sampling)
-    alone = texts_of(served, [mine])
-    company = [request_in(0, task=1, robot=2, sampling=WARM), request_in(5, task=2), request_in(3, task=2)]
-    assert texts_of(served, [mine], company=company) == alone
-    assert texts_of(served, [dataclasses.replace(mine, slot=5)], company=company[:1]) == alone
-    assert all(token >= 0 for token in alone[0])
 
 
 @pytest.mark.parametrize("poison", [3e38, -1e30, np.nan])

@@ -226,16 +226,6 @@ def test_keys_and_values_of_a_crowded_pool_are_not_copied(slots, copied):
         assert f"tensor<{slots + 1}x" in program
 
 
-def test_the_pool_that_was_given_is_used_up(policy):
-    served = policy.runner
-    pool, texts = served.empty()
-    prefix = served.prefill(served.blank(24))
-    longer, _ = served.fork(prefix, served.new_requests(()), pool, texts)
-    jax.block_until_ready(longer)
-    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
-    assert not texts.written.is_deleted()
-
-
 def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
     served = policy.runner
     state = served.decode((2, 0), *served.empty(), batch=8)

@@ -186,19 +186,8 @@ def test_a_checkpoint_is_on_disk_before_the_previous_state_is_removed(
     assert synced >= {(path.stat().st_ino, True) for path in (tmp_path, newer, *newer.rglob("*"))}
 
 
-NUMBERS = {
-    "loss": 1.5,
-    "flow_loss": 1.0,
-    "narration_loss": 5.0,
-    "narration_accuracy": 0.5,
-    "gradient_norm": 2.0,
-    "learning_rate": 1e-3,
-    "samples_per_s": 60.0,
-}
-TAGS = {
-    *("loss/total", "loss/flow", "loss/narration", "accuracy/narration", "optimiser/gradient_norm"),
-    *("optimiser/learning_rate", "throughput/samples_per_s"),
-}
+NUMBERS = {"loss": 1.5, "flow_loss": 1.0, "narration_loss": 5.0, "narration_accuracy": 0.5}
+TAGS = {"loss", "loss/flow", "loss/narration", "accuracy/narration"}
 
 
 def records(file: Path):
@@ -250,4 +239,4 @@ def test_what_is_done_again_is_noted_once_everywhere(tmp_path):
                 if step > resumed_at:
                     log.write(step, {"loss": loss})
     assert [(line["step"], line["loss"]) for line in read_log(tmp_path)] == [(20, 4.0), (40, 1.0), (60, 1.0)]
-    assert shown(tmp_path) == {"loss/total": [(20, 4.0), (40, 1.0), (60, 1.0)]}
+    assert shown(tmp_path) == {"loss": [(20, 4.0), (40, 1.0), (60, 1.0)]}
