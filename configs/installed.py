@@ -109,11 +109,14 @@ def identify(name: str) -> Installed:
 def check_submodules(name: str) -> None:
     """Raise a UsageError if a module that was imported as a part of a distribution is not among its files."""
     dist = distribution(name)
-    owned = {os.path.realpath(str(dist.locate_file(file))) for file in dist.files or ()}
+    folder = str(dist.locate_file(""))
+    owned = {os.path.normpath(f"{folder}/{file}") for file in dist.files or ()}
     roots = tuple(f"{module}." for module in _modules(dist))
     for module, loaded in list(sys.modules.items()):
         file = getattr(loaded, "__file__", None)
-        if file and module.startswith(roots) and os.path.realpath(file) not in owned:
+        if not file or not module.startswith(roots) or os.path.normpath(file) in owned:
+            continue
+        if os.path.realpath(file) not in map(os.path.realpath, owned):  # through other links
             raise UsageError(
                 f"{module!r} is imported from {file}, which does not belong to {name} {dist.version}, "
                 f"installed in {dist.locate_file('')}: remove that file"

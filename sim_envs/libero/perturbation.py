@@ -29,6 +29,8 @@ class Perturbation:
 
     def apply(self, env: Any, camera: str) -> None:
         """Change LIBERO's environment, just built: from the next reset on."""
+        if self.robot == 0 and self.view is None:
+            return
         from sim_envs.libero.plus.poses import arm_pose, camera_pose  # imports SciPy
 
         if self.robot:
