@@ -52,19 +52,13 @@ def describe_suite(
         clock: Description of the clock; omitted if paused.
         feedback: Origin of the texts in the prompt; omitted if there are none.
     """
-    omitted = {
-        "trials_per_task",
-        "test_init_ids",
-        "env_seed",
-        "perturb",
-        *(["variation"] if suite.protocol.variation is None else []),
-        *(["motion"] if suite.protocol.moving is None else []),
-        *(["settle_gripper"] if suite.protocol.settle_gripper == "open" else []),
-        *(["initial_states"] if suite.protocol.initial_states == "stored" else []),
-    }
-    env_seed = suite.protocol.env_seed
+    protocol, env_seed = suite.protocol, suite.protocol.env_seed
+    defaults = {"variation": None, "settle_gripper": "open", "initial_states": "stored"}
+    omitted = {"trials_per_task", "test_init_ids", "env_seed", "perturb"}
+    omitted |= {name for name, value in defaults.items() if getattr(protocol, name) == value}
+    omitted |= {"motion"} if protocol.moving is None else set()
     return {
-        "suite": suite.protocol.model_dump(exclude=omitted),
+        "suite": protocol.model_dump(exclude=omitted),
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
@@ -155,7 +149,8 @@ def name_protocol(
             changes |= _changes(expected[suite], described, config)
     beside = any({"clock", "perturb"} & each.keys() or "motion" in each["suite"] for each in worlds.values())
     is_other = changes or beside
-    return f"{name}*" if name and is_other else name, _in_words(changes)
+    words = tuple(f"{field.replace('_', ' ')} {value}" for field, value in changes.items())
+    return f"{name}*" if name and is_other else name, words
 
 
 @functools.cache
@@ -181,10 +176,6 @@ def _changes(
     if "replan_steps" not in wanted and config.get("replan_steps") is not None:  # else the policy decides
         wanted["replan_steps"] = None
     return {name: played[name] for name in wanted if name in played and played[name] != wanted[name]}
-
-
-def _in_words(changes: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{name.replace('_', ' ')} {value}" for name, value in changes.items())
 
 
 _MOST_DIFFERENCES = 8  # in a message

@@ -39,7 +39,8 @@ def show_last_screen(
 
     With `report` the page is written first, into the first run's folder. With `verbose`, details come first.
     """
-    records = [*_recorded_controls(runs), *(each.records for each in results)]
+    controls = dict.fromkeys(run.config.control for run in runs if run.config.control is not None)
+    records = [*(RunRecords(RunFolder(Path(path))) for path in controls), *(each.records for each in results)]
     known = labels_of([each.identity for each in records])
     labels = known[len(records) - len(results) :]
     episodes = [list(each.records.episodes.values()) for each in results]
@@ -61,12 +62,6 @@ def show_last_screen(
     console.print()
     for name, place in places:
         console.print(Text.assemble((f"{name:<8} ", "dim"), visible_text(place)), soft_wrap=True)
-
-
-def _recorded_controls(runs: Sequence[Run]) -> list[RunRecords]:
-    """The controls of runs that were not played with them."""
-    paths = dict.fromkeys(run.config.control for run in runs if run.config.control is not None)
-    return [RunRecords(RunFolder(Path(path))) for path in paths]
 
 
 def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
@@ -95,10 +90,8 @@ def _problems(
     errors = [(label, each) for label, each in ended if each.outcome is Outcome.ERROR]
     if errors:
         label, first = errors[0]
-        where, message = (
-            f"{label}, {first.key}" if len(labels) > 1 else str(first.key),
-            " ".join(str(first.error).split()),
-        )
+        where = f"{label}, {first.key}" if len(labels) > 1 else str(first.key)
+        message = " ".join(str(first.error).split())
         cut = message if len(message) <= _LONGEST_ERROR else f"{message[:_LONGEST_ERROR]}{ELLIPSIS}"
         yield f"{pluralize(len(errors), 'error')}, the first in {where}: {cut}"
         traced = "The report has the tracebacks" if has_page else "`oxygen-eval report` shows the tracebacks"

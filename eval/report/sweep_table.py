@@ -1,7 +1,6 @@
 """The table of a sweep, one row per cell."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -197,23 +196,7 @@ _VERDICTS = (
     "≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; = every episode had the "
     "same trajectory, a fact rather than a verdict"
 )
-_NOW: Any = {
-    "unit": "%",
-    "optional": 3,
-    "legend": "time in which the text delivered last is true (memory: F1)",
-}
-_RATE: Any = {"when": any, "optional": 1}
-_DELIVERED: Any = {"unit": "%", "optional": 1, "legend": "right on delivery (memory: F1)"}
 _TASKS = {task: task.replace("_", " ") for task in HEADLINES}
-
-
-def _current(task: str, row: Cell) -> float | None:
-    share = row.current.get(task)
-    return share.pc if share else None
-
-
-def _right_on_delivery(task: str, row: Cell) -> float | None:
-    return row.pc_right_on_delivery.get(task)
 
 
 RESULTS = [
@@ -259,8 +242,16 @@ RESULTS = [
         legend="control steps in which the robot is idle",
     ),
     *(
-        Column(f"{_TASKS[task]} now", functools.partial(_current, task), ".0f", short=f"{short} now", **_NOW)
-        for task, short in TEXT_HEADINGS.items()
+        Column(
+            f"{heading} now",
+            lambda row, task=task: row.current[task].pc if task in row.current else None,
+            ".0f",
+            unit="%",
+            short=f"{TEXT_HEADINGS[task]} now",
+            optional=3,
+            legend="time in which the text delivered last is true (memory: F1)",
+        )
+        for task, heading in _TASKS.items()
     ),
     Column(
         "log jerk",
@@ -286,8 +277,16 @@ RESULTS = [
         legend="mean simulated seconds from a text's request to its delivery",
     ),
     *(
-        Column(_TASKS[task], functools.partial(_right_on_delivery, task), ".0f", short=task, **_DELIVERED)
-        for task in HEADLINES
+        Column(
+            heading,
+            lambda row, task=task: row.pc_right_on_delivery.get(task),
+            ".0f",
+            unit="%",
+            short=task,
+            optional=1,
+            legend="right on delivery (memory: F1)",
+        )
+        for task, heading in _TASKS.items()
     ),
 ]
 """What a cell has beside its options."""
