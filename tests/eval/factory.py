@@ -99,13 +99,22 @@ class RunBuilder:
         return self
 
     def add_all(
-        self, outcomes: str, *, suite: str = "libero_object", latency: float = 60.0, **changes: Any
+        self,
+        outcomes: str,
+        *,
+        suite: str = "libero_object",
+        latency: float = 60.0,
+        chunks: Sequence[Any] = (0.5,),
+        **changes: Any,
     ) -> "RunBuilder":
-        """One episode per letter (`s`uccess, `t`imeout, `i`nvalid action, `e`rror), on states 0, 1, 2 …"""
+        """One episode per letter (`s`uccess, `t`imeout, `i`nvalid action, `e`rror), on states 0, 1, 2 …
+
+        Its queries have these chunks, as `query` takes them.
+        """
         words = {"s": "success", "t": "timeout", "i": "invalid_action", "e": "error"}
+        lines = [query(at, chunk, action=latency, frame=latency) for at, chunk in enumerate(chunks)]
         for init_id, letter in enumerate(outcomes):
-            ended = episode(key(init_id, suite=suite), words[letter], **changes)
-            self.add(ended, query(0, action=latency, frame=latency))
+            self.add(episode(key(init_id, suite=suite), words[letter], **changes), *lines)
         return self
 
 

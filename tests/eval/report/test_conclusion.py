@@ -5,18 +5,12 @@ import pytest
 from eval.metrics.rows import rate_of
 from eval.report.comparison_verdict import judge_all
 from eval.report.conclusion import conclude, conclude_run
-from tests.eval.factory import RunBuilder, compare, episode, key, query
-
-LETTERS = {"s": "success", "t": "timeout", "e": "error"}
+from tests.eval.factory import RunBuilder, compare, episode, key
 
 
 def recorded(path, outcomes, seconds=None, actions=0.5):
-    """A run whose episodes took these simulated seconds, a little more from each to the next."""
-    run = RunBuilder.at(path)
-    for number, letter in enumerate(outcomes):
-        simulated_s = None if seconds is None else seconds * (1 + number / 1000)
-        run.add(episode(key(number), LETTERS[letter], simulated_s=simulated_s), query(0, actions))
-    return run.folder
+    """A run whose episodes took these simulated seconds."""
+    return RunBuilder.at(path).add_all(outcomes, simulated_s=seconds, chunks=[actions]).folder
 
 
 def concluded(path, first, *others):

@@ -24,6 +24,7 @@ SCALED = [{"policy": "P", "config": {"policy": "p.py:P", "policy_kwargs": {"scal
         (CLASSES, ["old.py:P", "new.py:P"]),
         (SCALED, ["scale=1", "scale=2"]),
         ([{"weights_sha256": "ab" * 32}, {"random_weights": True}], ["weights abababab", "random weights"]),
+        ([{"config": {"dtype": dtype}} for dtype in (None, "bfloat16")], ["its own dtype", "bfloat16"]),
         ([{"config": {"tokens_per_frame": k}} for k in (1, 5)], ["k = 1", "k = 5"]),
         ([{"config": {"clock": clock}} for clock in ("paused", "fixed:9")], ["paused", "fixed:9"]),
         ([{"config": {"seed": seed}} for seed in (7, 8)], ["seed 7", "seed 8"]),
