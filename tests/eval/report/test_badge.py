@@ -28,11 +28,9 @@ MARK = badge(STANDINS)
 
 
 def head(page: Path) -> list[str]:
-    text = page.read_text()
-    return [
-        text.partition("<title>")[2].partition("</title>")[0],
-        text.partition("<h1>")[2].partition("</h1>")[0],
-    ]
+    """The titles of a page."""
+    (title,), (heading,) = (re.findall(f"<{tag}>([^<]*)<", page.read_text()) for tag in ("title", "h1"))
+    return [title, heading]
 
 
 def leaderboard(runs: list[RunFolder], folder: Path) -> list[str]:
@@ -53,7 +51,7 @@ def report(runs: list[RunFolder], folder: Path) -> list[str]:
 def comparison(runs: list[RunFolder], folder: Path) -> list[str]:
     console, compared = Console(width=100), compare(*runs)
     with console.capture() as printed:
-        show(compared, judge_all(compared, 5.0, 10.0), console)
+        show(compared, judge_all(compared), console)
     return re.split("only A|by McNemar", printed.get())
 
 
@@ -67,39 +65,36 @@ def captions(runs: list[RunFolder], folder: Path) -> list[str]:
     return [EpisodeCaptions(key(), assets=assets, **how, limit_s=14.0, control_hz=20.0).at(0).episode]
 
 
+def played(path: Path, assets: str, **manifest) -> RunFolder:
+    about = {"name": assets, "digest": "d1ge57000000"}
+    return RunBuilder.at(path, assets=about, **manifest).add_all("ss").folder
+
+
+@pytest.mark.parametrize("name", [STANDINS, "hf-libero"])
 @pytest.mark.parametrize("shown", [leaderboard, report, comparison, exports, captions])
-def test_results_on_stand_ins_are_marked_in_tables_titles_videos_and_exports(shown, tmp_path):
-    for name in (STANDINS, "hf-libero"):
-        about = {"assets": {"name": name, "digest": "d1ge57000000"}}
-        built = [
-            RunBuilder.at(tmp_path / name / mode, mode=mode, **about).add_all("ss")
-            for mode in ("isolated", "unified")
-        ]
-        for text in shown([each.folder for each in built], tmp_path / f"{name}-page"):
-            plain = text.replace("\\", "")  # Markdown escapes brackets
-            assert (MARK in plain) == (name == STANDINS), text
+def test_results_on_stand_ins_are_marked_in_tables_titles_videos_and_exports(shown, name, tmp_path):
+    runs = [played(tmp_path / mode, name, mode=mode) for mode in ("isolated", "unified")]
+    for text in shown(runs, tmp_path / "page"):
+        plain = text.replace("\\", "")  # Markdown escapes brackets
+        assert (MARK in plain) == (name == STANDINS), text
 
 
 def test_a_report_of_runs_on_several_assets_marks_those_on_stand_ins(tmp_path):
-    names = (STANDINS, "hf-libero")
-    about = [{"assets": {"name": name, "digest": "d1ge57000000"}} for name in names]
-    runs = [RunBuilder.at(tmp_path / each["assets"]["name"], **each).add_all("ss") for each in about]
+    runs = [played(tmp_path / name, name) for name in (STANDINS, "hf-libero")]
     tables = write_report([run.path for run in runs], tmp_path / "page").read_text().split("<table")[1:]
     assert tables
     assert all(f"assets standins {MARK}<" in table for table in tables)
 
 
-def test_so_are_sweeps(tmp_path):
+@pytest.mark.parametrize("name", [STANDINS, "hf-libero"])
+def test_so_are_sweeps(name, tmp_path):
     written = json.loads((ROOT / "benchmarks/results/sweep_modes.json").read_text())
-    for name in (STANDINS, "hf-libero"):
-        written["provenance"]["assets"]["name"] = name
-        record = check(SweepRecord, written, source="the test")
-        console = Console(width=100)
-        with console.capture() as printed:
-            console.print(sweep_table(record, width=100))
-        page = write_sweep_page(SweepFolder(tmp_path), record, tmp_path / name)
-        for text in (printed.get(), *head(page)):
-            assert (MARK in text) == (name == STANDINS)
+    written["provenance"]["assets"]["name"] = name
+    record, console = check(SweepRecord, written, source="the test"), Console(width=100)
+    with console.capture() as printed:
+        console.print(sweep_table(record, width=100))
+    for text in (printed.get(), *head(write_sweep_page(SweepFolder(tmp_path), record))):
+        assert (MARK in text) == (name == STANDINS)
 
 
 @pytest.mark.parametrize("shown", [begin, lambda path: begin(path)[:1]], ids=["two modes", "one"])
