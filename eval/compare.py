@@ -69,7 +69,8 @@ def main(
     if picture is not None:
         draw_success_curves(comparison, picture)
     console = TextConsole()
-    sentence = conclude(comparison.names, [(comparison, judgements)])
+    first, second = comparison.names
+    sentence = conclude(first, {second: (comparison, judgements)})
     console.print(Text(visible_text(sentence), style="bold"), end="\n\n")
     show(comparison, judgements, console)
 

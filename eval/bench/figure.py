@@ -20,7 +20,7 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
     """
     faster = [group for group in by_workload(rows) if any(row.speedup_over_isolated for row in group)]
     paths = [stem.with_name(f"{stem.name}_speedup{suffix}") for suffix in (".png", ".svg") if faster]
-    return [written for path in paths for written in save_figure(path, lambda: _speedup_figure(faster))]
+    return [path for path in paths if save_figure(path, lambda: _speedup_figure(faster))]
 
 
 def _speedup_figure(workloads: Sequence[Sequence[Row]]) -> "Figure":

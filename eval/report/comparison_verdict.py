@@ -71,11 +71,15 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     restricted = judge_time(comparison.restricted, time_margin, a=a, b=b)
     if success.verdict is Verdict.TOO_MANY_ERRORS:
         time = restricted = None
-    per_suite = dict.fromkeys(comparison.per_suite, Verdict.TOO_MANY_ERRORS)
-    graded = {suite: pairs for suite, pairs in comparison.per_suite.items() if not pairs.has_too_many_errors}
-    verdicts = corrected_verdicts([pairs.counts for pairs in graded.values()], margin / 100)
-    per_suite |= dict(zip(graded, verdicts, strict=True))
+    per_suite = corrected(comparison.per_suite, margin)
     return Judgements(success=success, time=time, restricted=restricted, per_suite=per_suite)
+
+
+def corrected(tables: Mapping[str, PairTable], margin: float) -> dict[str, Verdict]:
+    """The verdicts on success by name, corrected for their number; the margin is in points."""
+    graded = {name: pairs for name, pairs in tables.items() if not pairs.has_too_many_errors}
+    verdicts = corrected_verdicts([pairs.counts for pairs in graded.values()], margin / 100)
+    return dict.fromkeys(tables, Verdict.TOO_MANY_ERRORS) | dict(zip(graded, verdicts, strict=True))
 
 
 def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B") -> Judgement:

@@ -1,16 +1,15 @@
 """The conclusion of an evaluation in one plain sentence, which leads with what is known."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 from contracts.errors import UsageError, pluralize
-from eval.metrics.noninferiority import Verdict, corrected_verdicts, exceeds
+from eval.metrics.noninferiority import Verdict, exceeds
 from eval.metrics.rows import rate_of
 from eval.metrics.statistics import Rate
 from eval.records.reader import RunRecords
 from eval.report.comparison import Comparison, Outcomes, PairTable, compare
-from eval.report.comparison_verdict import Judgements, judge_all
+from eval.report.comparison_verdict import Judgements, corrected, judge_all
 from eval.report.perturbations import conclude_perturbed, control_of, perturbed_rows
 from eval.report.table import percentage
 
@@ -53,7 +52,7 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
     if perturbed := perturbed_rows(judged):
         sentence = conclude_perturbed(perturbed)
     elif judged:
-        sentence = conclude([labels[0], *judged], list(judged.values()))
+        sentence = conclude(labels[0], judged)
     return Conclusion(sentence=sentence, judged=judged, not_compared=problems)
 
 
@@ -75,17 +74,13 @@ def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:
     return f"{solved}."
 
 
-def conclude(labels: Sequence[str], judged: Sequence[Judged]) -> str:
-    """What comparisons with the first run show.
-
-    Args:
-        labels: Names of the runs: the first one, then one for each comparison.
-        judged: The comparisons of the other runs with the first, and their verdicts.
-    """
+def conclude(first: str, judged: Mapping[str, Judged]) -> str:
+    """What comparisons of runs, by their names, with the first one show."""
     if len(judged) == 1:
-        apart = "" if judged[0][0].overall.paired else "; their episodes are not paired"
-        return f"{_conclude_pair(labels[0], labels[1], *judged[0])}{apart}."
-    return f"{_conclude_several(labels, judged)}; the report compares each with {labels[0]}."
+        ((label, (comparison, judgements)),) = judged.items()
+        apart = "" if comparison.overall.paired else "; their episodes are not paired"
+        return f"{_conclude_pair(first, label, comparison, judgements)}{apart}."
+    return f"{_conclude_several(first, judged)}; the report compares each with {first}."
 
 
 def _conclude_pair(a: str, b: str, comparison: Comparison, judgements: Judgements) -> str:
@@ -124,33 +119,29 @@ def _time(b: str, comparison: Comparison, *, whose: str = "the") -> str:
     return f"{b} took {times.ratio:.2f} times as long to reach the goal {where}"
 
 
-def _conclude_several(labels: Sequence[str], judged: Sequence[Judged]) -> str:
+def _conclude_several(first: str, judged: Mapping[str, Judged]) -> str:
     """The best run against the first, corrected for their number (Holm), and the fastest one."""
-    first, margin = labels[0], judged[0][1].success.margin
-    others = [
-        (label, comparison)
-        for label, (comparison, judgements) in zip(labels[1:], judged, strict=True)
-        if judgements.success.verdict is not Verdict.TOO_MANY_ERRORS
-    ]
+    margin = next(iter(judged.values()))[1].success.margin
+    verdicts = corrected({label: comparison.overall for label, (comparison, _) in judged.items()}, margin)
+    others = {name: judged[name][0] for name, each in verdicts.items() if each is not Verdict.TOO_MANY_ERRORS}
     if not others:
         return "No verdict: too many episodes ended in an error"
-    verdicts = corrected_verdicts([comparison.overall.counts for _, comparison in others], margin / 100)
-    numbered = enumerate(others)
-    place, (best, comparison) = max(numbered, key=lambda each: each[1][1].overall.difference or 0.0)
-    pairs, verdict = comparison.overall, verdicts[place]
+    best = max(others, key=lambda name: others[name].overall.difference or 0.0)
+    pairs = others[best].overall
     solved = _against(pairs.b, pairs.a, pairs)
-    if all(each.overall.agrees for _, each in others):
-        known = f"All {len(labels)} runs solved the same {pairs.both} of {pluralize(pairs.graded, 'episode')}"
-    elif verdict is Verdict.SUPERIOR:
+    if all(each.overall.agrees for each in others.values()):
+        runs = f"All {1 + len(judged)} runs"
+        known = f"{runs} solved the same {pairs.both} of {pluralize(pairs.graded, 'episode')}"
+    elif verdicts[best] is Verdict.SUPERIOR:
         known = f"{best} solved most, significantly more than {first}: {solved}"
-    elif all(each is Verdict.INFERIOR for each in verdicts):
+    elif all(verdicts[name] is Verdict.INFERIOR for name in others):
         against = _against(pairs.a, pairs.b, pairs)
         known = f"{first} solved most, significantly more than the next, {best}: {against}"
     else:
         known = f"No run solved significantly more than {first}; the best other, {best}: {solved}"
-    timed = [(each.time_ratio.ratio, label, each) for label, each in others if each.time_ratio]
-    ratio, label, fastest = min(timed, default=(math.inf, best, comparison), key=lambda each: each[0])
-    time = _time(label, fastest, whose=f"{first}'s") if ratio < 1 else ""
+    ratios = {name: each.time_ratio.ratio for name, each in others.items() if each.time_ratio}
+    fastest = min(ratios, key=ratios.__getitem__, default=best)
+    time = _time(fastest, others[fastest], whose=f"{first}'s") if ratios.get(fastest, 1.0) < 1 else ""
     return known + (f"; {time}" if time else "")
 
 

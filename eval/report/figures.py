@@ -73,18 +73,18 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(path: Path, draw: Callable[[], "Figure | None"]) -> list[Path]:
-    """Draw a figure in the common style and write it; returns the path, or nothing if there is no figure."""
+def save_figure(path: Path, draw: Callable[[], "Figure | None"]) -> bool:
+    """Draw a figure in the common style and write it; returns whether there is one."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):
         figure = draw()
         if figure is None:
-            return []
+            return False
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
         figure.savefig(path, metadata=metadata, bbox_inches="tight")
-    return [path]
+    return True
 
 
 def draw_charts(

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from contracts.errors import pluralize
-from contracts.perturbation import Perturbations, format_perturbations
-from eval.metrics.noninferiority import Verdict, corrected_verdicts
+from contracts.perturbation import format_perturbations
+from eval.metrics.noninferiority import Verdict
 from eval.records.reader import RunIdentity
 from eval.report.comparison import Comparison, PairTable
-from eval.report.comparison_verdict import Judgements, format_between, format_points
+from eval.report.comparison_verdict import Judgements, corrected, format_between, format_points
 from eval.report.result_tables import percent
 from eval.report.table import Column, Table, differ, percentage
 
@@ -27,31 +27,18 @@ def control_of(run: RunIdentity, others: Sequence[RunIdentity]) -> RunIdentity |
 class PerturbedRow(NamedTuple):
     """A perturbation's effect on a policy."""
 
-    perturb: Perturbations
-    mode: str
+    run: RunIdentity  # the perturbed one
     pairs: PairTable  # A is the control
     verdict: Verdict  # corrected for the number of perturbations
 
 
 def perturbed_rows(judged: Mapping[str, tuple[Comparison, Judgements]]) -> list[PerturbedRow]:
     """The comparisons of perturbed runs with their controls, by dimension and severity."""
-    found = [each for each in judged.values() if each[0].b.perturb and not each[0].a.perturb]
-    if not found:
-        return []
-    margin = found[0][1].success.margin / 100
-    graded = [each for each in found if each[1].success.verdict is not Verdict.TOO_MANY_ERRORS]
-    verdicts = corrected_verdicts([comparison.overall.counts for comparison, _ in graded], margin)
-    corrected = dict(zip((comparison.b.run_id for comparison, _ in graded), verdicts, strict=True))
-    rows = [
-        PerturbedRow(
-            perturb=comparison.b.perturb,
-            mode=comparison.b.mode,
-            pairs=comparison.overall,
-            verdict=corrected.get(comparison.b.run_id, Verdict.TOO_MANY_ERRORS),
-        )
-        for comparison, _ in found
-    ]
-    return sorted(rows, key=lambda row: (row.mode, row.perturb))
+    margin = max((judgements.success.margin for _, judgements in judged.values()), default=0.0)
+    found = [each for each, _ in judged.values() if each.b.perturb and not each.a.perturb]
+    verdicts = corrected({each.b.run_id: each.overall for each in found}, margin)
+    rows = [PerturbedRow(each.b, each.overall, verdicts[each.b.run_id]) for each in found]
+    return sorted(rows, key=lambda row: (row.run.mode, row.run.perturb))
 
 
 NOTE = (
@@ -59,8 +46,8 @@ NOTE = (
     "against the margin are corrected together (Holm)"
 )
 COLUMNS = [
-    Column("perturbation", lambda row: " ".join(map(str, row.perturb)), align="left"),
-    Column("mode", lambda row: row.mode, align="left", choices=True, when=differ),
+    Column("perturbation", lambda row: " ".join(map(str, row.run.perturb)), align="left"),
+    Column("mode", lambda row: row.run.mode, align="left", choices=True, when=differ),
     Column("control", lambda row: row.pairs.a.percent, percent),
     Column("perturbed", lambda row: row.pairs.b.percent, percent),
     Column("difference", lambda row: row.pairs.difference, "+.1f", legend=NOTE),
@@ -80,8 +67,8 @@ def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
     known = [row for row in rows if row.pairs.ci95 is not None]
     if not known:
         return "No verdict: too many episodes ended in an error."
-    worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.perturb))
-    name = format_perturbations(worst.perturb)
+    worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.run.perturb))
+    name = format_perturbations(worst.run.perturb)
     pairs, interval = worst.pairs, worst.pairs.ci95
     assert interval is not None, "those without are left out"
     rates = f"{percentage(pairs.b.percent, 0)} % against {percentage(pairs.a.percent, 0)} % in the control"

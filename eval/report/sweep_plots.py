@@ -138,12 +138,10 @@ def over_interval(record: SweepRecord) -> Charts:
     )
 
 
-def draw_sweep(record: SweepRecord, folder: Path) -> list[Path]:
-    """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
-    return [
-        *save_figure(folder / "sweep_surface.png", lambda: draw_surface([record])),
-        *save_figure(folder / "sweep_latency.png", lambda: _latency_figure(record)),
-    ]
+def draw_sweep(record: SweepRecord, folder: Path) -> None:
+    """Draw the figures that a finished sweep has cells for, as PNG files."""
+    save_figure(folder / "sweep_surface.png", lambda: draw_surface([record]))
+    save_figure(folder / "sweep_latency.png", lambda: _latency_figure(record))
 
 
 def _has_curve(charts: Sequence[Chart]) -> bool:

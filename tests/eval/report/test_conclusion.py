@@ -21,7 +21,8 @@ def concluded(path, first, *others):
         for label, run in zip(labels, (first, *others), strict=True)
     ]
     comparisons = [compare(folders[0], folder) for folder in folders[1:]]
-    return conclude(labels, [(each, judge_all(each)) for each in comparisons])
+    judged = {name: (each, judge_all(each)) for name, each in zip(labels[1:], comparisons, strict=True)}
+    return conclude(labels[0], judged)
 
 
 NINE = "s" * 9

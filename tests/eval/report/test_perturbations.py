@@ -56,7 +56,7 @@ def test_control_and_perturbed_are_compared_across_hashes_and_two_perturbed_are_
 def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
     conclusion = conclude_runs(["control", "light:3", "camera:3"], runs)
     camera, light = perturbed_rows(conclusion.judged)
-    assert (camera.perturb, light.perturb) == (
+    assert (camera.run.perturb, light.run.perturb) == (
         parse_perturbations("camera:3"),
         parse_perturbations("light:3"),
     )

@@ -57,7 +57,7 @@ def test_the_first_card_has_the_conclusion_the_conditions_and_the_best_and_the_w
             RunBuilder(RunFolder(run)).add(episode(at, outcome, steps=steps, **changes))
     card, _, rest = write_report(runs, tmp_path / "out").read_text().partition("</section>")
     comparison = compare(*map(RunFolder, runs))
-    assert conclude(["isolated", "unified"], [(comparison, judge_all(comparison))]) in card
+    assert conclude("isolated", {"unified": (comparison, judge_all(comparison))}) in card
     assert "83.3 %" in card
     assert re.findall("<li>([^<]*)</li>", card) == ["stand-in assets", "clock fixed:100"]
     assert re.findall(r'<video src="videos/\d/(\d)', card) == ["1", "2"]
