@@ -400,18 +400,12 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
 
     def marked(entry: Entry) -> str:
         """Bold if no other run is significantly better, though some are worse; starred if one is."""
-        rate = in_latex(results.SUCCESS.cell(entry.row))
+        rate = in_latex(success.cell(entry.row))
         if entry.rank.best > 1:
             return f"{rate}$^*$"
         return f"\\textbf{{{rate}}}" if any(other.rank.best > 1 for other in entries) else rate
 
-    def graded(entry: Entry) -> Entry | None:
-        return None if entry.row.pc_success is None else entry
-
-    def interval(entry: Entry) -> Markup:
-        return _drawn(entry.row, results.INTERVAL)
-
-    row = operator.attrgetter("row")
+    row, success, interval = operator.attrgetter("row"), results.SUCCESS, results.INTERVAL
     has_errors = any(entry.row.n_errors for entry in entries)
     suites = [
         Column(name, lambda entry, name=name: entry.parts[name].row, _with_interval, html=_beside)
@@ -424,8 +418,13 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         Column("rank", lambda entry: entry.rank.best),
         text("policy", lambda entry: entry.label, groups=False),
         *(categories or suites),
-        Column(average, graded, lambda entry: results.SUCCESS.cell(entry.row), key="success", latex=marked),
-        Column("95 % interval", graded, lambda entry: results.INTERVAL.cell(entry.row), html=interval),
+        Column(average, lambda entry: entry, lambda e: success.cell(e.row), key="success", latex=marked),
+        Column(
+            interval.heading,
+            lambda entry: entry.row if entry.row.pc_success_ci95 else None,
+            interval.cell,
+            html=lambda row: _drawn(row, interval),
+        ),
         results.SEEDS.of(row),
         results.N.of(row),
         *perturbed,
