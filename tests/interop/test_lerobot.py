@@ -54,8 +54,7 @@ def trained(lerobot: str, folder: Path, suite: str, *options: object) -> Path:
         "--batch_size=2 --num_workers=0 --wandb.enable=false"
     )
     folders = [f"--dataset.root={demonstrations}", f"--output_dir={folder / 'act'}"]
-    done = execute(lerobot, *train.split(), *folders, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2")
-    assert done.returncode == 0, done.stderr[-2000:]
+    printed(lerobot, *train.split(), *folders, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2")
     return folder / "act/checkpoints/last/pretrained_model"
 
 
@@ -106,8 +105,7 @@ IN_PROCESS = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPA
 
 def checkpoint(lerobot: str, folder: Path, kind: str) -> Path:
     """A small policy of random weights, for DROID."""
-    done = execute(lerobot, ROOT / "tests/interop/lerobot_checkpoint.py", kind, folder / kind, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
+    printed(lerobot, ROOT / "tests/interop/lerobot_checkpoint.py", kind, folder / kind, **IN_PROCESS)
     return folder / kind
 
 
@@ -124,8 +122,7 @@ def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actio
     for worlds in (1, 2):
         how = f"--num-envs {worlds} --batch-size {worlds} --replan-steps 5 --output-dir"
         line = [*what.split(), *how.split(), tmp_path / str(worlds)]
-        done = execute(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
-        assert done.returncode == 0, done.stderr[-2000:]
+        printed(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
         (manifest,) = (tmp_path / str(worlds)).glob("*/manifest.json")
         run = RunFolder(manifest.parent)
         described = run.read_manifest()
@@ -144,13 +141,11 @@ def test_a_checkpoint_plays_in_process_in_batches(lerobot, tmp_path, kind, actio
 
 def test_smolvla_acts_on_the_instruction(lerobot, tmp_path):
     """Images and noise are the control's; only the words differ."""
-    if execute(lerobot, "-c", "import cyclopts, mujoco, num2words", **IN_PROCESS).returncode:
-        pytest.skip("install what this project needs, and num2words, beside lerobot")
+    require(lerobot, "mujoco, num2words")
     policy = f"lerobot:{checkpoint(lerobot, tmp_path, 'smolvla')}"
     what = f"--suite droid_tabletop --policy {policy} --task-ids 0 --init-ids 0 --max-steps 1 --video none"
     line = [*what.split(), "--perturb", "wording:1", "--output-dir", tmp_path / "runs"]
-    done = execute(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
+    printed(lerobot, "-m", "eval.run", *line, **IN_PROCESS)
     runs = [RunFolder(manifest.parent) for manifest in sorted((tmp_path / "runs").glob("*/manifest.json"))]
     control, reworded = (next(iter(read_queries(run, next(iter(run.episodes()))))).actions for run in runs)
     assert np.abs(control - reworded).max() > 1e-4
@@ -159,9 +154,8 @@ def test_smolvla_acts_on_the_instruction(lerobot, tmp_path):
 def test_a_policy_of_several_control_steps_answers_as_in_lerobots_loop(lerobot, tmp_path):
     require(lerobot, "mujoco, diffusers")
     folder = checkpoint(lerobot, tmp_path, "diffusion")
-    done = execute(lerobot, ROOT / "tests/interop/lerobot_history.py", folder, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    history, farthest = done.stdout.split()
+    said = printed(lerobot, ROOT / "tests/interop/lerobot_history.py", folder, **IN_PROCESS)
+    history, farthest = said.split()
     assert history == "1"
     assert float(farthest) < 1e-5
 
@@ -176,9 +170,8 @@ def test_a_training_in_pytorch_goes_on_as_if_there_had_been_no_evaluations(lerob
 def test_real_time_chunking_begins_with_the_actions_that_are_executed_meanwhile(lerobot, tmp_path):
     require(lerobot, "mujoco, gymnasium")
     policy = checkpoint(lerobot, tmp_path, "act")
-    done = execute(lerobot, ROOT / "tests/interop/lerobot_guided.py", policy, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    alone, guided, refused = done.stdout.splitlines()
+    said = printed(lerobot, ROOT / "tests/interop/lerobot_guided.py", policy, **IN_PROCESS)
+    alone, guided, refused = said.splitlines()
     assert json.loads(alone) == [0] * 10
     assert json.loads(guided) == pytest.approx([0.05] * 3 + [0] * 7, abs=0.01)
     assert "one delay per batch, and batch_size is 2; give --batch-size 1" in refused
@@ -192,9 +185,8 @@ def test_a_rotation_is_what_lerobots_environment_computes_from_its_quaternion(le
 def test_both_harnesses_play_the_same_episodes(lerobot, tmp_path):
     require(lerobot, "libero")
     script = ROOT / "examples/two_harnesses.py"
-    done = execute(lerobot, script, "--quick", "--output", tmp_path, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines()[-2:] == [
+    said = printed(lerobot, script, "--quick", "--output", tmp_path, **IN_PROCESS)
+    assert said.splitlines()[-2:] == [
         "| lerobot-eval | 0 of 2 | 80 | 2 of 2 |",
         "| oxygen-eval | 0 of 2 | 80 | 2 of 2 |",
     ]
@@ -203,8 +195,7 @@ def test_both_harnesses_play_the_same_episodes(lerobot, tmp_path):
 def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):
     require(lerobot, "mujoco, gymnasium")
     good = checkpoint(lerobot, tmp_path, "act")
-    done = execute(lerobot, ROOT / "tests/interop/lerobot_refusals.py", good, **IN_PROCESS)
-    assert done.returncode == 0, done.stderr[-2000:]
+    said = printed(lerobot, ROOT / "tests/interop/lerobot_refusals.py", good, **IN_PROCESS)
     expected = (
         "unknown camera of policy lerobot:.*'exterior_image_1_left'; did you mean 'image'",
         r"has observation.state of shape \[8\], and gym_reacher of \[6\]",
@@ -218,5 +209,5 @@ def test_a_checkpoint_that_cannot_be_played_is_one_line(lerobot, tmp_path):
         "needs observation.environment_state, which suites do not have",
         "cannot be loaded: AssertionError: embed_dim must be divisible by num_heads",
     )
-    lines = done.stdout.splitlines()
+    lines = said.splitlines()
     assert [line for line, why in zip(lines, expected, strict=True) if not re.search(why, line)] == []

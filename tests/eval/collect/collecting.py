@@ -13,18 +13,15 @@ import pytest
 from jaxtyping import Float64
 
 from configs.training import CollectConfig
-from contracts.episode import EpisodeKey
 from contracts.observation import Observation
-from contracts.text import EpisodeEnd, Reply
 from eval.collect.collection import collect_from
 from eval.collect.episode import CorrectedLearner
 from eval.policies.base import LoadedPolicy, Policy
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.suite import LiberoSuite
-from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import Task
 from sim_envs.world import AdvanceResult, PhysicsError
-from tests.eval.doubles import FakeAssets, reply
+from tests.eval.doubles import FakeAssets, FakePolicy
 
 NEVER, BROKEN, FATAL, DIVERGING = 3, 4, 5, 6
 """Initial states of `Errand` that are never solved, break the simulator, end the process, and let the physics
@@ -58,14 +55,8 @@ NOISE = 0.5
 """Noise of `Counting`, along the first axis."""
 
 
-class Counting:
+class Counting(FakePolicy):
     """Intends i / 100 + j / 10,000 at row j of query i; the gripper closes."""
-
-    interface = LIBERO_INTERFACE
-    charged_ms = None
-
-    def reset(self, key: EpisodeKey) -> None:
-        self._query = 0
 
     def act(self, observation: Observation) -> np.ndarray:
         actions = np.full((10, 7), self._query / 100) + np.arange(10)[:, None] / 10_000
@@ -73,12 +64,6 @@ class Counting:
         self._query += 1
         self.intended = actions
         return actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
-
-    def complete(self) -> Reply:
-        return reply()
-
-    def finish(self) -> EpisodeEnd:
-        return EpisodeEnd()
 
 
 class ErrandSuite(LiberoSuite):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.observation import Observation
 from eval.collect.collection import collect_demonstrations, collect_from
@@ -33,13 +32,11 @@ def seen(query: int, speed: float) -> Observation:
 
 
 class Constant(Counting):
-    """Always the same action; counts its resets."""
+    """Always the same action."""
 
     def __init__(self, action: float) -> None:
-        self.intended, self.begun = np.full((10, 7), action), 0
-
-    def reset(self, key: EpisodeKey) -> None:
-        self.begun += 1
+        super().__init__()
+        self.intended = np.full((10, 7), action)
 
     def act(self, observation: Observation) -> np.ndarray:
         return self.intended
@@ -67,7 +64,7 @@ def turns(
 def test_the_learner_acts_first_and_both_act_in_turns():
     learner, expert = Constant(LEARNER), Constant(EXPERT)
     found = turns(CorrectedLearner(learner, expert), queries=2000)
-    assert (learner.begun, expert.begun) == (1, sum(who == EXPERT for who, _ in found))
+    assert (len(learner.episodes), len(expert.episodes)) == (1, sum(who == EXPERT for who, _ in found))
     assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
     whole = found[:-1]  # the last turn was cut short
     experts = [n for who, n in whole if who == EXPERT]

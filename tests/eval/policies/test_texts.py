@@ -1,13 +1,10 @@
 """Texts of policies: tasks in YAML, those of an oracle, and who waits or is dropped under a deadline."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from configs.errors import check
 from configs.language_task import LanguageTaskConfig
@@ -199,19 +196,6 @@ def replies(config, steps):
 def answered(policy):
     policy.act({0: SEEN})
     return policy.complete()[0]
-
-
-spells = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 30)), min_size=1, max_size=4)
-
-
-@given(spells)
-@example([(1, 40)])
-@example([(4, 30), (3, 15)])
-@settings(max_examples=4)
-def test_an_older_waiting_text_is_dropped_for_a_newer_one(spells):
-    steps = list(itertools.chain.from_iterable([count] * frames for count, frames in spells))
-    for query, reply in enumerate(replies(WITH_A_DEADLINE, steps)):
-        assert all(text.query < query for text in reply.dropped)
 
 
 def test_narration_continues_while_memory_waits():

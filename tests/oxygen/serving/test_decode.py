@@ -82,8 +82,14 @@ def overwritten(pool, slot, value):
 
 
 def tokens_and_scores(model, slots, batch, poison=(), size=SLOTS):
-    """Of the first texts, `batch` at most, while (step, slot, value) of `poison` befall the others' slots."""
-    pool, texts = model.fork(model.prefix, model.new_requests(slots), *model.empty(size))
+    """Of the first texts, `batch` at most, while (step, slot, value) of `poison` befall the others' slots.
+
+    Before the texts begin, they befall all slots.
+    """
+    pool, texts = model.empty(size)
+    for _, slot, value in poison:  # also where a request is to begin
+        pool = overwritten(pool, slot, value)
+    pool, texts = model.fork(model.prefix, model.new_requests(slots), pool, texts)
     at_work, scores = slots[:batch], []
     rows = jnp.asarray([*at_work, *[size] * (batch - len(at_work))], jnp.int32)
     for step in range(STEPS):
