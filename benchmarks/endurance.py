@@ -74,9 +74,7 @@ def endure(runner: PolicyRunner, each: int, energy_j: Callable[[], float | None]
 
 def main() -> None:
     """Endure in each mode, one after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="small")
     parser.add_argument("--modes", nargs="+", type=Mode, choices=list(Mode), default=[Mode.UNIFIED])
     parser.add_argument("--queries", type=int, default=2000)

@@ -1,6 +1,5 @@
 """`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables."""
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,13 +110,5 @@ def _titled(title: str, table: Table) -> str:
     return f"**{title}**\n\n{to_markdown(table)}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
-    sys.stdout.write(f"{report(parser.parse_args().folder)}\n")
-
-
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(f"{report(Path(sys.argv[1]) if sys.argv[1:] else RESULTS)}\n")

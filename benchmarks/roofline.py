@@ -27,12 +27,7 @@ from rich.console import Console
 from benchmarks.record import write_record
 from configs.exits import OneLineParser, exit_code_of
 from contracts.errors import UsageError, pluralize
-from eval.bench.measurement import (
-    StageTimes,
-    acting_ms,
-    language_ms,
-    median_stages,
-)
+from eval.bench.measurement import StageTimes, acting_ms, language_ms, median_stages
 from eval.bench.serving import SUFFIX, Bench, ModelUnderTest, find_model
 from eval.bench.table import digits, open_console
 from eval.report.table import Column, Table, to_terminal
@@ -354,11 +349,7 @@ def report_roofline(options: argparse.Namespace, model: ModelUnderTest) -> None:
 
 def read(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options in `arguments`; by default, of the command line."""
-    parser = OneLineParser(
-        prog="python -m benchmarks.roofline",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = OneLineParser(prog="python -m benchmarks.roofline", description=__doc__)
     parser.add_argument("--policy", default="small")
     parser.add_argument("--dtype", choices=list(BYTES), help="default: the policy's own")
     parser.add_argument("--robots", type=int, nargs="+", default=[1])

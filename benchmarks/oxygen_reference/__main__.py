@@ -147,11 +147,7 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.oxygen_reference",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.oxygen_reference", description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--policy", default="small", help="sizes; default: small")
     parser.add_argument("--python", default=sys.executable, help="Python of the published code")

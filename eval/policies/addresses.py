@@ -29,7 +29,7 @@ def refuse_address(given: str) -> None:
     """
     if absolute(given).exists():
         return
-    scheme, separator, rest = given.partition("://")
+    scheme, separator, _ = given.partition("://")
     scheme = scheme.lower() if separator else ""
     hub = None if given.endswith((".yaml", ".yml", ".py")) else _HUB.fullmatch(given)
     if hub is not None and (hub["site"] or not absolute(given).parent.exists()):
@@ -37,13 +37,9 @@ def refuse_address(given: str) -> None:
             f"there is no checkpoint at {given!r}. For a model of the Hugging Face Hub in LeRobot's format, "
             f"give --policy lerobot:{hub['id']}; others run behind a server (docs/evaluate.md)"
         )
-    if scheme.endswith("unix") or given.endswith(".sock"):
-        raise UsageError(f"policy {given!r} is a Unix socket; give its server's TCP address, ws://host:port")
     if url := _meant(given):
         remedy = _OTHERS.get(scheme.removesuffix("s"), "")
         raise UsageError(f"policy {given!r} is not the URL of a policy server; did you mean {url!r}?{remedy}")
-    if scheme == "file":
-        raise UsageError(f"policy {given!r} is a URL; give the path, /{rest.lstrip('/')}")
     if scheme not in ("", "ws", "wss"):
         raise UsageError(
             f"policy {given!r} is not the URL of a policy server (ws://host:port); copy a checkpoint to a "

@@ -16,10 +16,7 @@ _ADAPTER_OPTIONS = ("adapter", "adapter_mask")
 _TEXT_OPTIONS = ("language_tasks", "text_every", "decode_weights", *_ADAPTER_OPTIONS, *_BUDGET_OPTIONS)
 _CLOCK_OPTIONS = ("while_waiting", "overlap")
 _MODEL_OPTIONS = (
-    "random_weights",
-    "dtype",
-    "decode_weights",
-    "batch_size",
+    *("random_weights", "dtype", "decode_weights", "batch_size"),
     *_ADAPTER_OPTIONS,
     *_BUDGET_OPTIONS,
 )

@@ -27,7 +27,6 @@ from oxygen.serving.engine_config import EngineConfig, texts_in_progress
 from oxygen.serving.scheduler import FixedTokens
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_RED, _PLAIN = "\033[31m", "\033[0m"
 
 
 def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolicy, Declaration]:
@@ -102,8 +101,9 @@ async def run_server(
         robots = f"up to {pluralize(options.most_robots, 'robot')}, {turns},"
         sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
         if api_key is None and options.host not in _LOOPBACK:
-            warning = "anyone who reaches this address can use the policy: set --api-key-env"
-            sys.stderr.write(f"{_RED}{warning}{_PLAIN}\n" if sys.stderr.isatty() else f"{warning}\n")
+            sys.stderr.write(
+                "warning: anyone who reaches this address can use the policy: set --api-key-env\n"
+            )
         sys.stdout.flush()
 
     await server.run(options.host, options.port, started=started)

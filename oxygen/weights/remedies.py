@@ -19,7 +19,6 @@ _WANTED = (
 _UNFINISHED = ".orbax-checkpoint-tmp"  # part of the name of what Orbax has not finished writing
 _PARTS_OF_ORBAX = ("manifest.ocdbt", "_sharding", "d", "ocdbt.process_0")
 _TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
-_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".zst", ".xz", ".7z")
 _TORCH = (
     "weights of PyTorch, which this engine does not read: serve a LeRobot policy with "
     "examples/serve_lerobot.py and give --policy ws://localhost:8000, or give openpi's JAX checkpoint, "
@@ -71,8 +70,6 @@ def _kind_of(file: Path) -> str:
         return f"the index of a checkpoint; give its folder, {file.parent}"
     if file.suffix in _TORCH_SUFFIXES:
         return _TORCH
-    if file.suffix in _ARCHIVES:
-        return "an archive; unpack it, and give the folder with the checkpoint"
     return f"a file, but not one that ends in {SUFFIX}. {_WANTED}"
 
 
@@ -99,8 +96,6 @@ def _in_folder(folder: Path) -> Iterator[str]:
     for inner in (folder / "params", folder):
         if inner.is_dir() and any((inner / part).exists() for part in _PARTS_OF_ORBAX):
             yield f"{inner} lacks {METADATA}, so it is incomplete: fetch it again, or give another"
-    if archives := [name for name in names if name.endswith(_ARCHIVES)]:
-        yield f"it holds {archives[0]}; unpack it"
     yield f"it holds {', '.join(names[:5]) or 'nothing'}. {_WANTED}"
 
 
