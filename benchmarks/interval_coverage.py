@@ -24,7 +24,7 @@ from benchmarks.record import record
 from configs.cli import run_app
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
 from eval.bench.measurement import paired_ratio
-from eval.metrics.language import difference, percentage
+from eval.metrics.language import percentage, share_difference
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
 from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio
 from eval.metrics.statistics import (
@@ -167,14 +167,14 @@ def bootstrap(
 
 def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
-    row = percentage(_shares(rng, *_episodes(rng, n, rate)))
+    row = percentage(_shares(rng, *_episodes(rng, n, rate)), range(n))
     return row and row.ci95
 
 
 def text_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of the difference of two percentages of texts over the same episodes."""
     count, right = _episodes(rng, n, rate)
-    row = difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right))
+    row = share_difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right), range(n))
     return row and row.ci95
 
 
