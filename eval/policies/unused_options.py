@@ -29,81 +29,56 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     """
     for option in _CLOCK_OPTIONS:
         if option in given and variants[0].clock == PAUSED:
-            raise UsageError(
-                f"{format_option(option, given[option])} is for clocks on which time passes while the policy "
-                "computes; leave it out, or choose one with --clock, such as profile:h200"
-            )
+            is_for = "clocks on which time passes while the policy computes"
+            raise _unused(option, given, is_for, "choose one with --clock, such as profile:h200")
     refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
+    name, writes = resolved.policy.name, resolved.policy.generates_text
     charges_server = (given.get("policy_kwargs") or {}).get("charge") == "server"
     clocks = [variant.clock for variant in variants]
     if charges_server and resolved.policy.kind == "websocket" and MEASURED not in clocks:
-        raise UsageError(
-            f"--policy-kwargs charge=server is for clock measured, and this is {clocks[0]}; leave it out, or "
-            "give --clock measured"
-        )
+        is_for = f"clock measured, and this is {clocks[0]}"
+        raise _unused("policy_kwargs", {"policy_kwargs": "charge=server"}, is_for, "give --clock measured")
     for option in _TEXT_OPTIONS:
         if not given.get(option):  # an empty list asks for no texts
             continue
-        shown = format_option(option, given[option])
         effective = [mode for mode in Mode if option not in unused_in(mode)]
         if not set(modes) & set(effective):
-            raise UsageError(
-                f"{shown} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it out, "
-                f"or add a variant: --mode {' '.join([*modes, 'unified'])}"
-            )
-        if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
-            name = resolved.policy.name
-            writes = "decides itself what it writes" if resolved.policy.is_foreign else "generates no text"
-            raise UsageError(
-                f"{shown}: policy {name} {writes}; leave it out, or choose another, such as --policy tiny or "
-                "expert"
-            )
+            is_for = f"mode {', '.join(effective)}, and this is {', '.join(modes)}"
+            raise _unused(option, given, is_for, f"add a variant: --mode {' '.join([*modes, 'unified'])}")
+        if resolved.policy.kind != "oxygen" and writes is None:
+            does = "decides itself what it writes" if resolved.policy.is_foreign else "generates no text"
+            remedy = "choose another, such as --policy tiny or expert"
+            raise _unused(option, given, f"texts, and policy {name} {does}", remedy)
         if not resolved.tasks:
-            raise UsageError(
-                f"{shown} is for texts, and there are no language tasks; leave it out, or give "
-                "--language-tasks"
-            )
+            is_for = "texts, and there are no language tasks"
+            raise _unused(option, given, is_for, "give --language-tasks")
     unwritten = [task.name for task in resolved.tasks if task.name not in HEADLINES]
-    if given.get("language_tasks") and unwritten and resolved.policy.generates_text == "truth":
-        raise UsageError(
-            f"{format_option('language_tasks', given['language_tasks'])}: policy {resolved.policy.name} "
-            f"writes the ground truth, which has no {', '.join(unwritten)}; leave it out, or give some of "
-            f"{', '.join(HEADLINES)}"
-        )
+    if given.get("language_tasks") and unwritten and writes == "truth":
+        is_for = f"texts that policy {name} writes, the ground truth, which has no {', '.join(unwritten)}"
+        raise _unused("language_tasks", given, is_for, f"give some of {', '.join(HEADLINES)}")
     if "video_every" in given and variants[0].video == "none":
-        raise UsageError(
-            f"{format_option('video_every', given['video_every'])} is for videos, and none are recorded; "
-            "leave it out, or give --video failures or all"
-        )
+        is_for = "videos, and none are recorded"
+        raise _unused("video_every", given, is_for, "give --video failures or all")
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
     """Reject options of models if no policy, or checkpoint, is one of this project's."""
     unused = [option for option in _MODEL_OPTIONS if option in given]
-    if not unused:
-        return
-    kinds = [read_policy(each).kind for each in policies]
+    kinds = [read_policy(each).kind for each in policies] if unused else []
     if unused == ["batch_size"] and {"python", "lerobot"} & {*kinds}:  # only loading tells whether it batches
         return
-    if "oxygen" not in kinds:
-        kind = {"python": "a Python class", "websocket": "a server", "lerobot": "LeRobot's"}.get(
-            kinds[0], "scripted"
-        )
-        raise UsageError(
-            f"{format_option(unused[0], given[unused[0]])} is for this project's models, and {policies[0]} "
-            f"is {kind}; leave it out, or choose another, such as --policy tiny"
-        )
+    if unused and "oxygen" not in kinds:
+        kind = {"python": "a Python class", "websocket": "a server", "lerobot": "LeRobot's"}
+        is_for = f"this project's models, and {policies[0]} is {kind.get(kinds[0], 'scripted')}"
+        raise _unused(unused[0], given, is_for, "choose another, such as --policy tiny")
+
+
+def _unused(option: str, given: Mapping[str, Any], is_for: str, remedy: str) -> UsageError:
+    return UsageError(f"{format_option(option, given[option])} is for {is_for}; leave it out, or {remedy}")
 
 
 def unused_in(mode: Mode) -> frozenset[str]:
     """Names of the options in `RunConfig` that have no effect in a mode."""
-    match mode:
-        case "unified":
-            return frozenset()
-        case "interleaved":
-            return frozenset({"deadline_ms"})
-        case "actions":
-            return frozenset(_TEXT_OPTIONS)
-        case _:
-            return frozenset(_BUDGET_OPTIONS)
+    unused = {Mode.UNIFIED: (), Mode.INTERLEAVED: ("deadline_ms",), Mode.ACTIONS: _TEXT_OPTIONS}
+    return frozenset(unused.get(mode, _BUDGET_OPTIONS))
