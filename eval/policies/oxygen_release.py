@@ -17,7 +17,7 @@ from contracts.mode import Mode
 from contracts.observation import Observation
 from contracts.text import EpisodeEnd, Reply, Text, TextRequest
 from eval.policies.base import BadAnswerError
-from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
+from eval.policies.remote import PolicyClient, RemotePolicy, check_modes, timings_of
 from oxygen.robots.openpi_keys import OpenpiKeys
 
 TASK = "textual_memory"
@@ -69,13 +69,7 @@ class ReleaseMetadata:
 def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
     """The metadata of OxyGen's server; a run in another mode than the server's is a UsageError."""
     read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
-    served = _MODES[read.effective_infer_api]
-    if any(mode != served for mode in modes):
-        raise UsageError(
-            f"{url} runs infer_api {read.effective_infer_api}, which is mode {served}, and this run is in "
-            f"{', '.join(dict.fromkeys(modes))}; give --mode {served}, or start the server with another "
-            "--execution"
-        )
+    check_modes(url, _MODES[read.effective_infer_api], modes)
     batches = read.effective_infer_api == "continuous_batching"
     if batches == (read.continuous_batching_request_mode is None):
         raise UsageError(

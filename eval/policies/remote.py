@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from configs.schema import Preset
 from contracts.errors import UsageError
+from contracts.mode import Mode
 from contracts.prompt import FieldsByTask
 from contracts.redaction import remember_secrets, strip_url
 from eval.policies import handshake
@@ -251,6 +252,14 @@ class RemotePolicy(OpenpiPolicy):
                 server_ms = min(max(0.0, infer_ms), answer_ms)
                 return {"server": server_ms, "wire": answer_ms - server_ms}
         return {}
+
+
+def check_modes(url: str, served: Mode, modes: Sequence[Mode]) -> None:
+    """Refuse a run in another mode than its server's."""
+    if any(mode != served for mode in modes):
+        asked = ", ".join(dict.fromkeys(modes))
+        remedy = f"give --mode {served}, or start the server in another mode"
+        raise UsageError(f"{url} runs in mode {served}, and this run is in {asked}; {remedy}")
 
 
 def timings_of(answer: Mapping[str, Any], name: str) -> dict[str, float]:

@@ -24,7 +24,7 @@ from eval.policies.addresses import refuse_address
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError, do_nothing
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
-from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, timings_of
+from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, check_modes, timings_of
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 from oxygen.server.metadata import EXTENSION, VERSION, Declaration
 
@@ -217,11 +217,7 @@ def _read_declaration(
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
     server = check(_ReceivedDeclaration, declared, source=f"metadata of {url}")
-    if any(mode != server.mode for mode in modes):
-        raise UsageError(
-            f"{url} runs in mode {server.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
-            f"--mode {server.mode}, or start the server in another mode"
-        )
+    check_modes(url, server.mode, modes)
     if worlds > server.robots:
         raise UsageError(
             f"{url} serves {server.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
