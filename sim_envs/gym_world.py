@@ -37,7 +37,6 @@ from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
 from sim_envs.world import AdvanceResult, PhysicsError, World, as_flag, as_number, checked_actions
 
 RENDER = "render"  # the key of a camera whose images come from `render()`
-_STEP_VALUES = 5
 _WRAP = "register the environment in a wrapper (docs/worlds.md, Wrappers)"
 _OLD_API = f"it has the interface of Gym before 0.26; {_WRAP}, such as shimmy's GymV21CompatibilityV0"
 _MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")  # of `gymnasium.make`, a suite's own
@@ -245,9 +244,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         except TypeError as error:  # an argument that its constructor does not take, or no `gymnasium.Env`
             remedy = "`kwargs` and `size_arguments` have to be arguments of the environment"
             if "render_mode" in str(error):
-                remedy = (
-                    "let it take `render_mode`, or give the cameras the `key` of images in its observation"
-                )
+                remedy = "let it take `render_mode`, or give the cameras the `key` of observed images"
             raise UsageError(f"{chosen.id} of {task.suite}: {error}; {remedy}") from error
         return GymWorld(env, suite=self, task=task)
 
@@ -418,10 +415,8 @@ class GymWorld(World):
         except self._diverged as error:
             raise PhysicsError(f"{self._interface.name}: {error}") from error
         name = self._interface.name
-        if len(stepped) != _STEP_VALUES:
-            raise UsageError(
-                f"step() of {name} returns {len(stepped)} values, not {_STEP_VALUES}: {_OLD_API}"
-            )
+        if len(stepped) != 5:
+            raise UsageError(f"step() of {name} returns {len(stepped)} values, not 5: {_OLD_API}")
         self._observed, reward, terminated, truncated, info = stepped
         self._state()  # refuses one that is not finite
         if not isinstance(info, Mapping):
@@ -466,9 +461,8 @@ class GymWorld(World):
                 )
             if not np.isfinite(parts[-1]).all():
                 raise UsageError(
-                    f"state {part.name!r} of {name} is {parts[-1].tolist()}, not finite: an error of the "
-                    "environment. If its physics can diverge under a policy's actions, let it raise an "
-                    "exception, and name that in `physics_error`"
+                    f"state {part.name!r} of {name} is {parts[-1].tolist()}, not finite: if its physics can "
+                    "diverge under a policy's actions, let it raise an exception that `physics_error` names"
                 )
         return np.concatenate(parts)
 

@@ -214,9 +214,7 @@ def _check_success(player: _EpisodePlayer, init_id: int, solve: Solver) -> None:
     actions = solve(player.world)
     outcome = player.advance(actions)
     assert outcome.success, f"advance reports no success within the {len(actions)} actions of `solve`"
-    assert outcome.steps < len(actions), (
-        f"advance does not stop at success: it took all {len(actions)} actions"
-    )
+    assert outcome.steps < len(actions), "advance does not stop at success"
     stopped = player.world.observe()
     share = player.world.progress()
     assert share == 1.0, f"progress() is {share} at success, but must be 1"

@@ -272,9 +272,7 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                 when = None if ride.at_rest else station.data.time + seconds
                 yield from _place(reach, drop, when, highest=highest if held else math.inf)
                 return
-    raise UsageError(
-        f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"
-    )
+    raise UsageError(f"the expert cannot reach {move.object!r} and {move.target!r} of {station.task.name}")
 
 
 def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:

@@ -108,9 +108,7 @@ def problem_class(code: Path | None, name: str) -> tuple[type, dict[str, Any]]:
         return TASK_MAPPING[name], {}
     scene = scenes_of(code)[name]
     for kind, styles in textures_of(code).items():
-        STYLE_MAPPING[kind].update(
-            {each: styles[each] for each in styles.keys() - STYLE_MAPPING[kind].keys()}
-        )
+        STYLE_MAPPING[kind] = {**styles, **STYLE_MAPPING[kind]}
     # LIBERO compares the class's name with the problem's, and looks up its table by it.
     REGION_SAMPLERS[name] = REGION_SAMPLERS[scene.room]
     return type(name, (TASK_MAPPING[scene.room],), {}), scene.arguments()

@@ -127,15 +127,12 @@ class OwnSuite(LiberoSuite):
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Also digests of the files that define the tasks."""
         files = {f"{task.name}.bddl": task.bddl_file for task in self._tasks}
-        files |= {
-            f"{task.name} states": task.states_file for task in self._tasks if task.sampled_from is None
-        }
+        stored = [task for task in self._tasks if task.sampled_from is None]
+        files |= {f"{task.name} states": task.states_file for task in stored}
         if self._added is not None:
             files |= {str(file.relative_to(self._added)): file for file in _files_in(self._added)}
-        return {
-            **super().describe(wordings),
-            "tasks": {name: hash_file(files[name]) for name in sorted(files)},
-        }
+        digests = {name: hash_file(files[name]) for name in sorted(files)}
+        return {**super().describe(wordings), "tasks": digests}
 
     @override
     def _assets_of_worlds(self) -> AssetSet:
@@ -173,9 +170,7 @@ class OwnSuite(LiberoSuite):
     def _files(self, key: str, names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[Path]:
         for name in names:
             path = self._path(name)
-            found = (
-                sorted(each for each in path.iterdir() if each.suffix in suffixes) if path.is_dir() else []
-            )
+            found = sorted(each for each in path.glob("*") if each.suffix in suffixes)
             if not found and not (path.is_file() and path.suffix in suffixes):
                 wanted = " or ".join(f"*{suffix}" for suffix in suffixes)
                 what = f"no {wanted} is in {path}" if path.is_dir() else f"there is no {wanted} at {path}"

@@ -23,9 +23,7 @@ class Perturbation:
     robot: int = 0
     noise: int = 0  # setting of the noise on `agentview`; 0 for none
     draws: NoiseDraws = "episode"  # how it is drawn
-    code: Path | None = (
-        None  # the folder with the code that defines its scenes and objects; None for LIBERO's
-    )
+    code: Path | None = None  # the folder with the code of its own scenes and objects; None for LIBERO's
 
     def apply(self, env: Any, camera: str) -> None:
         """Change LIBERO's environment, just built: from the next reset on."""

@@ -11,14 +11,7 @@ from contracts.hashing import hash_of
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import PINNED_VERSIONS, AssetSet, check_versions, find_assets
-from sim_envs.libero.tasks import (
-    CONTROL_HZ,
-    FIRST_SAMPLED,
-    LiberoTask,
-    definition,
-    init_states,
-    list_tasks,
-)
+from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, definition, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.perturbations.dimension import Dimension
 from sim_envs.preflight import CheckResult

@@ -1,5 +1,6 @@
 """Tasks that need memory: what counts in sequences and overshoots, and what only the first second shows."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 
@@ -15,14 +16,7 @@ from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
 from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.sequences import (
-    FALSE_STEPS,
-    OVERSHOT_STEPS,
-    STILL_STEPS,
-    TRUE_STEPS,
-    GoalSequence,
-    Reached,
-)
+from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, TRUE_STEPS, GoalSequence
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, definition, get_task, list_tasks
 from sim_envs.scripted.policy import Noop, Random
@@ -142,7 +136,7 @@ def test_a_lift_ends_when_the_last_subgoal_counts_also_if_the_bowl_fell_back_by_
     expert.reset(key_of(sim))
     while expert.phase is not Phase.CARRY:
         sim.advance(expert.query(np.empty(8))[:1])
-    done = Reached(counted=sim.sequence.subgoals[-1:], next=None)
+    done = dataclasses.replace(sim.sequence.reached(), counted=sim.sequence.subgoals[-1:], next=None)
     monkeypatch.setattr(sim.sequence, "reached", lambda steps_ago=0: done)
     expert.query(np.empty(8))
     assert expert.phase is Phase.DONE
@@ -200,9 +194,8 @@ def test_the_nearest_basket_is_named_first_and_the_chosen_one_decides_what_goes_
     for init_id in range(8):
         sim.reset(init_id=init_id, seed=7, settle_steps=10)
         data = sim.env.sim.data
-        here, *baskets = (
-            data.get_body_xpos(f"{name}_main") for name in ("cream_cheese_1", "basket_1", "basket_2")
-        )
+        names = ("cream_cheese_1_main", "basket_1_main", "basket_2_main")
+        here, *baskets = map(data.get_body_xpos, names)
         nearest.append(int(np.argmin([np.linalg.norm(basket - here) for basket in baskets])) + 1)
         assert sim.sequence.reached().next == ("in", "cream_cheese_1", f"basket_{nearest[-1]}_contain_region")
     assert set(nearest) == {1, 2}
