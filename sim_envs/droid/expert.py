@@ -34,16 +34,12 @@ _LOOSE_STEPS = 8  # for how long it does
 
 
 class JointNoise:
-    """The disturbances of one episode: a function of level and episode key.
-
-    Attributes:
-        pace: Fraction of full speed.
-    """
+    """The disturbances of one episode: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
         """Sample the disturbances; the level is from 0 (none) to 1."""
         draws = np.random.default_rng([key.digest(), round(level * 1e6)])
-        self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())
+        self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())  # fraction of full speed
         shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
         wandering = lfilter([1.0], [1.0, -_MEMORY], shocks, axis=0)
         # A constant velocity during each push.
@@ -88,9 +84,6 @@ class DroidExpert:
     """Picks, places and blocks in the rubric's order, and repeats moves that were dropped or undone.
 
     Implements `sim_envs.scripted.policy.ScriptedPolicy`.
-
-    Attributes:
-        intended: The actions of the last query.
     """
 
     def __init__(self, sim: DroidSim, *, noise: float = 0.0) -> None:

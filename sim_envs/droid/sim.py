@@ -27,12 +27,6 @@ class DroidSim(World):
     A trajectory is a function of (task, control, variation, motion, init_id, seed, actions). Initial states
     below `task_file.STORED` are the same for every seed; those from `task_file.FIRST_SAMPLED` on are sampled
     from id and seed. A process with an instance must not fork.
-
-    Attributes:
-        task: The task.
-        station: The physics, for privileged controllers to read and copy, but not to step.
-        rubric: The success criteria.
-        perturber: Perturbs the episodes.
     """
 
     def __init__(
@@ -50,7 +44,7 @@ class DroidSim(World):
         the scene, to 1. Objects to be grasped have the motion until they are touched.
         """
         self.task = task
-        self.station = Station(
+        self.station = Station(  # for privileged controllers to read and copy, but not to step
             task,
             control,
             is_arranged=lambda station: Rubric(station).is_arranged(),

@@ -167,17 +167,7 @@ _DIVERGED = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{kind}") for kind in ("QPOS"
 
 
 class Station:
-    """The compiled scene of a task and its state.
-
-    Attributes:
-        task: The task.
-        control: The control mode.
-        model: The scene; fixed objects and variation are those of the last reset.
-        data: Its state.
-        qpos: Indices of the arm's joints in `qpos`.
-        movers: Movers of the episode by name of the object.
-        perturber: Perturbs the episodes.
-    """
+    """The compiled scene of a task and its state."""
 
     def __init__(
         self,
@@ -193,10 +183,11 @@ class Station:
         `is_arranged` says whether its objects are as the task wants them; other arguments as for `DroidSim`.
         """
         self.task, self.control, self._is_arranged = task, control, is_arranged
+        # Fixed objects and variation are those of the last reset.
         self.model = build_model(task, varies=variation > 0)
         self._varied = VariedScene(task, self.model, strength=variation) if variation > 0 else None
         self.data = mujoco.MjData(self.model)
-        self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
+        self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])  # indices
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
         self._driven = {
             int(self.model.actuator(part_name(name, part.name)).id): part
@@ -208,7 +199,7 @@ class Station:
         self._gripper_target = 0.0
         self._begun: float | None = None
         self._motion = motion
-        self.movers: Mapping[str, Mover] = {}
+        self.movers: Mapping[str, Mover] = {}  # of the episode, by name of the object
         self.perturber = Perturber(CONTROL_HZ)
 
     @property

@@ -33,17 +33,12 @@ _BELOW_RIM = 0.35  # what is in a vessel is below the rim by at least this fract
 
 
 class Rubric:
-    """Evaluates the criteria of a station's task. A criterion stays met once it has been met.
-
-    Attributes:
-        station: The station.
-        reached: Whether each criterion has been met.
-    """
+    """Evaluates the criteria of a station's task. A criterion stays met once it has been met."""
 
     def __init__(self, station: Station) -> None:
         """Start an episode from the station's current state."""
         self.station, self._criteria = station, station.task.rubric
-        self.reached = [False] * len(self._criteria)
+        self.reached = [False] * len(self._criteria)  # whether each has been met
         self._since: list[float | None] = [None] * len(self._criteria)
         self._start = {name: station.pose(name) for name in station.task.objects}
 

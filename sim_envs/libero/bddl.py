@@ -122,15 +122,9 @@ class Category:
 def check_problem(
     bddl: Path, *, workspaces: Mapping[str, tuple[str, str]], categories: Mapping[str, Category]
 ) -> None:
-    """Check a file of a user's.
+    """Check a file of a user's; a UsageError names the line, what was expected, and the nearest known.
 
-    Args:
-        bddl: The file.
-        workspaces: Maps the problems that there are to name and category of their table or floor.
-        categories: Those of objects and fixtures.
-
-    Raises:
-        UsageError: The file and line, what was expected, and the nearest of what is known.
+    `workspaces` maps the problems that there are to name and category of their table or floor.
     """
     root, file = parse(bddl), _File(bddl)
     sections = {each.word: each for each in root.inner}

@@ -26,17 +26,11 @@ _MOVED = 0.01  # a cover this far (m) from its object has been moved
 
 
 class Cue:
-    """What has to be remembered in one episode.
+    """What has to be remembered in one episode."""
 
-    Attributes:
-        steps_left: Control steps for which it is still visible.
-        hidden: The object that is hidden afterwards, if any.
-        failed: Whether the episode has failed for good.
-    """
-
-    steps_left = CUE_STEPS
-    hidden: str | None = None
-    failed = False
+    steps_left = CUE_STEPS  # control steps for which it is still visible
+    hidden: str | None = None  # the object that is hidden afterwards, if any
+    failed = False  # whether the episode has failed for good
 
     def step(self) -> None:
         """Count one control step."""

@@ -108,17 +108,13 @@ class GoalSequence:
     A subgoal counts once it has held for `TRUE_STEPS`, after it did not for `FALSE_STEPS`. The task is solved
     `STILL_STEPS` after the last one, if that still holds; without it for `OVERSHOT_STEPS`, the episode has
     failed for good.
-
-    Attributes:
-        overshot: Whether it has failed for good.
-        subgoals: All subgoals, without duplicates.
     """
 
     def __init__(self, alternatives: Sequence[Sequence[Subgoal]], holds: Callable[[Subgoal], bool]) -> None:
         """Begin sequences of which one has to be completed; `holds` tells whether a subgoal holds now."""
         self._alternatives = [_Progress(subgoals=tuple(each)) for each in alternatives]
         self._holds = holds
-        self.overshot = False
+        self.overshot = False  # whether it has failed for good
         self.subgoals = tuple(dict.fromkeys(subgoal for each in alternatives for subgoal in each))
         self._past = [self._leading.reached()]
 

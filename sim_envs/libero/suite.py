@@ -28,13 +28,9 @@ class LiberoSuite:
     perturbs = ("scene", "pictures")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Find the suite's assets.
+        """Find the suite's assets: a folder, or a source (auto, standins, download).
 
-        Args:
-            protocol: Its name is the suite's in LIBERO.
-            assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download).
-
-        A UsageError if there is no such suite or asset source, or `environment` is not empty.
+        A UsageError if there is no such suite or asset source, or `environment` is invalid.
         """
         source = f"environment of suite {protocol.name}"
         self.environment = check(self.environment_type, protocol.environment, source=source)

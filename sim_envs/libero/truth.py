@@ -36,42 +36,30 @@ _ALONG = {2: ("back", "front"), 3: ("back", "middle", "front")}
 
 
 class Names:
-    """The nouns of one task.
-
-    Attributes:
-        things: Maps LIBERO's name of a movable object to its noun, which is unique.
-        fixtures: Maps LIBERO's name of a fixture to its noun.
-        categories: Maps LIBERO's name of an object or fixture to its category.
-    """
+    """The nouns of one task, by LIBERO's names of objects and fixtures."""
 
     def __init__(
         self, problem: Mapping[str, Any], instruction: str, positions: Mapping[str, Vector3] | None = None
     ) -> None:
         """The nouns of a parsed BDDL problem.
 
-        Args:
-            problem: As LIBERO's `robosuite_parse_problem` returns it.
-            instruction: The instruction; decides how similar objects are distinguished.
-            positions: If given, they are distinguished by these positions (m) alone.
-
-        Raises:
-            SceneError: The category of an object or fixture has no noun, or similar objects have no names.
+        Similar objects are distinguished by the instruction, or if given, by their positions (m) alone. A
+        SceneError if the category of an object or fixture has no noun, or similar objects have no names.
         """
         objects, fixtures = (
             {name: category for category, names in problem[group].items() for name in names}
             for group in ("objects", "fixtures")
         )
-        if unknown := [each for each in objects.values() if each not in THINGS]:
-            raise SceneError(f"there is no noun for objects of category {unknown[0]}")
-        if unknown := [each for each in fixtures.values() if each not in FIXTURES]:
-            raise SceneError(f"there is no noun for fixtures of category {unknown[0]}")
+        for kind, categories, known in (("objects", objects, THINGS), ("fixtures", fixtures, FIXTURES)):
+            if unknown := [each for each in categories.values() if each not in known]:
+                raise SceneError(f"there is no noun for {kind} of category {unknown[0]}")
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for name, category in objects.items():
             alike[THINGS[category]].append(name)
         things: dict[str, str] = {}
         for noun, names in alike.items():
             things |= _distinguished(noun, names, problem, instruction, positions)
-        self.things = {name: things[name] for name in objects}
+        self.things = {name: things[name] for name in objects}  # each noun is unique
         self.fixtures = {name: FIXTURES[category] for name, category in fixtures.items()}
         for noun, number in Counter(self.fixtures.values()).items():
             if number > 1:

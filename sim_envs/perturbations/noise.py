@@ -98,13 +98,10 @@ class SensorNoise:
     """The noise on a camera in one episode of LIBERO-plus."""
 
     def __init__(self, setting: int, side: int, *, digest: int, stream: Any = None) -> None:
-        """Begin an episode.
+        """Begin an episode, with height and width of pictures.
 
-        Args:
-            setting: Number of the noise.
-            side: Height and width of pictures.
-            digest: Number of the episode, from which noise is drawn at each control step.
-            stream: State of NumPy's generator after the reset, from which it is drawn instead; None for none.
+        Noise is drawn at each control step from the number of the episode, `digest`, or instead, on from the
+        state of NumPy's generator after the reset, `stream`.
         """
         self._setting, self._size, self._digest = setting, (side, side), digest
         self._step, self._drawn = 0, None

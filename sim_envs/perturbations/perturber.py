@@ -18,17 +18,12 @@ _DRAWS, _DRAWS_EACH = 100, 20  # most draws of a perturbation; of a severity, if
 
 
 class Perturber:
-    """Perturbs the episodes of a world: `restore`, then `begin`, then a `step` per control step.
-
-    Attributes:
-        perturbations: Those of the next episode.
-        redraws: Draws of this episode that left the task unsolvable, each replaced by the next.
-    """
+    """Perturbs the episodes of a world: `restore`, then `begin`, then a `step` per control step."""
 
     def __init__(self, control_hz: float) -> None:
         """Begin without perturbations."""
-        self.perturbations = UNPERTURBED
-        self.redraws = 0
+        self.perturbations = UNPERTURBED  # of the next episode
+        self.redraws = 0  # draws of this episode that left the task unsolvable, each replaced by the next
         self._control_hz, self._digest, self._step = control_hz, 0, 0
         self._scene: Scene | None = None
         self._saved: dict[str, np.ndarray] = {}

@@ -239,14 +239,10 @@ FROM_ABOVE = [downward(float(yaw)) for yaw in np.arange(_YAWS) * math.pi / _YAWS
 def find_grasps(
     turns: Iterable[Matrix3], obj: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
 ) -> list[Grasp]:
-    """All grasps found, best first.
+    """All grasps found with some gripper rotations, best first.
 
-    Args:
-        turns: Gripper rotations to try; the z axis is the approach direction.
-        obj: Points on the object's surface, in world coordinates.
-        surroundings: Points on everything else.
-        frame: The object's pose; grasps are given in this frame, so that they stay valid when it moves.
-        center_of_mass: Of the object, in world coordinates.
+    Points on the object and on everything else, and its center of mass, are in world coordinates; grasps are
+    in the object's frame, so that they stay valid when it moves.
     """
     obj, surroundings = obj - center_of_mass, surroundings - center_of_mass
     reach = float(np.linalg.norm(obj, axis=1).max()) + _REACH

@@ -33,12 +33,8 @@ class ReachabilityCheck:
     ) -> None:
         """Copy the current state of a simulation, which is not changed.
 
-        Args:
-            data: MuJoCo's data.
-            site: Id of the grip site.
-            joints: Names of the arm's joints.
-            open_fingers: Maps each finger joint to its position when fully open.
-            resting: The controller's resting joint positions (rad).
+        `site` is the grip site's id; `open_fingers` maps finger joints to their positions when fully open;
+        `resting` are the controller's resting joint positions (rad).
         """
         model = data.model
         self._model, self._site, self._resting = model, site, resting
@@ -60,16 +56,11 @@ class ReachabilityCheck:
         beside: int | None = None,
         holding: tuple[int, Pose] | None = None,
     ) -> list[Joints] | None:
-        """The joint positions (rad) for gripper poses in sequence.
+        """The joint positions (rad) for poses of the grip site in sequence, from `start` or the current ones.
 
-        None if a pose cannot be reached from the previous one, or has a collision.
-
-        Args:
-            poses: Poses of the grip site.
-            start: Initial joint positions; the current ones by default.
-            beside: Id of a body that the arm may touch.
-            holding: Id of the body of a held object, with a free joint, and its pose in the gripper's frame;
-                the arm may touch it, but it may touch nothing else.
+        None if a pose cannot be reached from the previous one, or has a collision. The arm may touch the body
+        `beside`, and an object that it is `holding`: the id of its body, with a free joint, and its pose in
+        the gripper's frame. That may touch nothing else.
         """
         path: list[Joints] = []
         joints = self._start if start is None else start

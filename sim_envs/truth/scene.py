@@ -77,18 +77,11 @@ class SceneError(ValueError):
 
 
 class TruthScene(abc.ABC):
-    """One episode as items, places and goals. Created anew after each reset.
+    """One episode as items, places and goals. Created anew after each reset."""
 
-    Attributes:
-        items: The objects, then the parts.
-        targets: The goals' targets, in the task's order.
-        nouns: Vocabulary of texts; None for `nouns.HOUSEHOLD`.
-        sentences: The goals in OxyGen's words, in the order of `targets`; None if the world has none.
-    """
-
-    targets: Sequence[GoalTarget]
-    nouns: Nouns | None = None
-    sentences: GoalSentences | None = None
+    targets: Sequence[GoalTarget]  # of the goals, in the task's order
+    nouns: Nouns | None = None  # vocabulary of texts; None for `nouns.HOUSEHOLD`
+    sentences: GoalSentences | None = None  # the goals in OxyGen's words, in the order of `targets`
 
     def __init__(
         self,

@@ -65,18 +65,14 @@ class GoalSentences:
 
 
 class GoalTracker:
-    """Tracks the goals of one episode. Only the past counts, also for ordinals.
-
-    Attributes:
-        lifted: The objects that look alike, in the order in which they were first lifted.
-    """
+    """Tracks the goals of one episode. Only the past counts, also for ordinals."""
 
     def __init__(self, sentences: GoalSentences, *, stable_steps: int = STABLE_STEPS) -> None:
         self._sentences = sentences
         self._stable_steps = stable_steps
         self._goals = [_Signal() for _ in sentences.clauses]
         self._lifts = {name: _Signal() for group in sentences.alike for name in group}
-        self.lifted: list[str] = []
+        self.lifted: list[str] = []  # objects that look alike, in the order in which they were first lifted
 
     def step(self, satisfied: Sequence[bool], lifted: Collection[str]) -> None:
         """Add a control step: which goals hold, and which objects that look alike are lifted."""

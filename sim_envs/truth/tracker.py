@@ -44,15 +44,7 @@ class Debouncer:
 
 
 class PhaseTracker:
-    """Tracks the phase of one episode, one control step at a time.
-
-    Attributes:
-        held: The grasped object; None if nothing is grasped.
-        lifted: Whether it has been lifted since it was grasped.
-        moved: Whether it has been moved since.
-        touched: Indices of the items that the gripper touches.
-        sliding: The object that is being pushed, grasped or not.
-    """
+    """Tracks the phase of one episode, one control step at a time."""
 
     def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
         self._scene = scene
@@ -64,12 +56,12 @@ class PhaseTracker:
         self._released_at = 0.0
         self._approached: Item | None = None
         self._queries = 0
-        self.held: Item | None = None
-        self.lifted = self.moved = False
+        self.held: Item | None = None  # the grasped object
+        self.lifted = self.moved = False  # since it was grasped
         self._grasped_at = np.zeros(3)
-        self.touched: frozenset[int] = frozenset()
+        self.touched: frozenset[int] = frozenset()  # indices of the items that the gripper touches
         self._between: frozenset[int] = frozenset()
-        self.sliding: Item | None = None
+        self.sliding: Item | None = None  # the object that is being pushed, grasped or not
 
     def update(self, moment: RawState, missing: Sequence[GoalTarget]) -> Narration:
         """The phase at one more control step, before debouncing, given the unsatisfied goals."""

@@ -253,10 +253,6 @@ class Expert:
 
     Its actions are a function of the states since the reset, and with noise also of the episode key and the
     noise level.
-
-    Attributes:
-        intended: See `ScriptedPolicy`.
-        phase: The phase at the last query.
     """
 
     def __init__(self, sim: LiberoSim, noise: float = 0.0, memory_age_s: float = 0.0) -> None:
@@ -272,7 +268,7 @@ class Expert:
         _require_skills(ExpertScene(sim.env))
         self._noise: ExpertNoise | None = None
         self._episode: Iterator[tuple[Actions, Actions, Phase]] | None = None
-        self.intended, self.phase = _HOLD.copy(), Phase.APPROACH
+        self.intended, self.phase = _HOLD.copy(), Phase.APPROACH  # of the last query
 
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode, after the simulator's own reset."""

@@ -69,20 +69,13 @@ class ExpertScene:
     """Read access to one episode of a LIBERO environment.
 
     LIBERO may rebuild MuJoCo's model at a reset, so every episode needs a new instance.
-
-    Attributes:
-        predicted_motion: Maps an object to its predicted motion; None if it does not move by itself.
-        robot_root: Id of the robot's root body.
-        goals: The goals of the task.
     """
 
     def __init__(
         self, env: Any, predicted_motion: Callable[[str], PredictedMotion | None] = lambda _: None
     ) -> None:
-        self.predicted_motion = predicted_motion
-        self._env = env
-        self._model = env.sim.model._model
-        self._data = env.sim.data._data
+        self.predicted_motion = predicted_motion  # of an object; None if it does not move by itself
+        self._env, self._model, self._data = env, env.sim.model._model, env.sim.data._data
         self._grip_site = self._model.site(env.robots[0].controller.eef_name).id
         self.robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
         fingers = env.robots[0].gripper.important_geoms
