@@ -322,9 +322,7 @@ def require_movable(
 
     The UsageError names those of the suite's tasks, `others`, that have one.
     """
-    if motion is None:
-        return
-    still = [task for task in tasks if not can_move(task)]
+    still = [] if motion is None else [task for task in tasks if not can_move(task)]
     if not still:
         return
     can = [str(task.task_id) for task in others if can_move(task)]

@@ -118,11 +118,8 @@ class CopiedSuite(LiberoSuite):
         """None: instructions are the benchmark's."""
         return {}
 
-
-def digest_of(names: Sequence[str], contents: Mapping[str, str]) -> str:
-    """The first 12 digits of a SHA-256 over the names of a suite's tasks, in order, and what defines them.
-
-    `contents` maps files to their SHA-256, both in any order.
-    """
-    parts = [*names, *(f"{file} {digest}" for file, digest in sorted(contents.items()))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    def _digest_of(self, contents: Mapping[str, str]) -> str:
+        """A digest of the names of the tasks, in order, and of files, given their SHA-256 in any order."""
+        names = [task.name for task in self._tasks]
+        parts = [*names, *(f"{file} {digest}" for file, digest in sorted(contents.items()))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -15,7 +15,7 @@ from contracts.errors import UsageError
 from contracts.hashing import hash_file
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.bddl import categories_in, instruction_in, problem_in
-from sim_envs.libero.copies import Benchmark, CopiedSuite, digest_of, task_names
+from sim_envs.libero.copies import Benchmark, CopiedSuite, task_names
 from sim_envs.libero.definitions import code_digest, missing_models, scenes_of
 from sim_envs.libero.perturbation import NoiseDraws, Perturbation
 from sim_envs.libero.plus.names import CATEGORIES, PlusName, read_name
@@ -124,7 +124,7 @@ class LiberoPlusSuite(CopiedSuite):
         copy = LIBERO_PLUS.find()
         files = {file for task in self._tasks for file in (task.bddl_file, task.states_file)}
         contents = {file.relative_to(copy).as_posix(): hash_file(file) for file in files}
-        digest, code = digest_of([task.name for task in self._tasks], contents), code_digest(copy)
+        digest, code = self._digest_of(contents), code_digest(copy)
         return {"digest": digest, **({} if code == PUBLISHED_CODE else {"code": code})}
 
 

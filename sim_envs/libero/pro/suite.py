@@ -14,7 +14,7 @@ from contracts.errors import UsageError
 from contracts.hashing import hash_file, hash_of
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.bddl import categories_in, instruction_in
-from sim_envs.libero.copies import Benchmark, CopiedSuite, digest_of, mended
+from sim_envs.libero.copies import Benchmark, CopiedSuite, mended
 from sim_envs.libero.definitions import missing_models
 from sim_envs.libero.perturbation import Perturbation
 from sim_envs.libero.tasks import LiberoTask, init_states, list_tasks
@@ -84,7 +84,7 @@ class LiberoProSuite(CopiedSuite):
         # The numbers of initial states, which copies store in several formats.
         contents = {f"{task.name}.bddl": hash_file(task.bddl_file) for task in self._tasks}
         contents |= {task.name: hash_of(init_states(task).tolist()) for task in self._tasks}
-        return digest_of([task.name for task in self._tasks], contents)
+        return self._digest_of(contents)
 
 
 @functools.cache
