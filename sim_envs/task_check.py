@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -83,7 +82,10 @@ def _check_begin(suite: Suite, world: World, check: TaskCheck) -> None:
 
 def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
     task, limit = check.task, suite.protocol.max_steps
-    for name, policy in _baselines(suite):
+    baselines: dict[str, ScriptedPolicy] = {"holding still": Noop(suite.interface)}
+    with contextlib.suppress(UsageError):  # without limits
+        baselines["acting at random"] = Random(suite.interface)
+    for name, policy in baselines.items():
         solved, steps = _play(suite, world, task, policy, is_blind=True)
         if solved:
             status = Status.FAIL if name == "holding still" else Status.WARN
@@ -110,12 +112,6 @@ def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
                 return
     if not any(each.status is Status.FAIL for each in check.results):
         check.say(f"opens, is not solved by chance; {outcome}", Status.OK)
-
-
-def _baselines(suite: Suite) -> Iterator[tuple[str, ScriptedPolicy]]:
-    yield "holding still", Noop(suite.interface)
-    with contextlib.suppress(UsageError):  # without limits
-        yield "acting at random", Random(suite.interface)
 
 
 def _play(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import mujoco
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 from typing_extensions import override
 
 from sim_envs.moving import FreeSpace
@@ -177,7 +177,9 @@ class Swap(Dimension):
                 return False
             _shift(scene, group, (after.middle - group.middle) * [1, 1, 0] + way)
         mujoco.mj_forward(scene.model, scene.data)
-        apart = len(scene.touching(every)) <= touching and _are_apart(scene, every)
+        contacts = scene.data.contact
+        deep = (every[contacts.geom].any(axis=1) & (contacts.dist < _DEEPEST)).any()
+        apart = len(scene.touching(every)) <= touching and not deep
         seen = bool(((scene.seen() > 0) | was_hidden).all())
         return apart and seen and (was_solved or not scene.solved())
 
@@ -185,8 +187,3 @@ class Swap(Dimension):
 _BESIDE = 0.04  # largest distance (m) along either axis from a place that is too narrow
 _WIDEST = 0.18  # m: what is larger, such as a basket, seldom has room in another's place
 _DEEPEST = -0.002  # distance (m) of penetrating contacts
-
-
-def _are_apart(scene: Scene, every: Bool[np.ndarray, " geom"]) -> bool:
-    contacts = scene.data.contact
-    return not bool((every[contacts.geom].any(axis=1) & (contacts.dist < _DEEPEST)).any())

@@ -18,6 +18,7 @@ from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
 from sim_envs.libero import assets
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
+from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.policy import ScriptedPolicy
@@ -107,6 +108,13 @@ def begin_droid() -> Iterator[Callable[..., DroidSim]]:
 
 def key_of(sim: LiberoSim, init_id: int = 0) -> EpisodeKey:
     return EpisodeKey(suite=sim.task.suite, task_id=sim.task.task_id, init_id=init_id, seed=7)
+
+
+def expert_of(sim: LiberoSim, **how: float) -> Expert:
+    """LIBERO's expert at the beginning of an episode."""
+    expert = Expert(sim, **how)
+    expert.reset(key_of(sim))
+    return expert
 
 
 def attempt(

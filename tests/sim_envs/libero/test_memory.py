@@ -22,7 +22,7 @@ from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, definition, get_tas
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.suite import open_suite
 from sim_envs.truth.wording import parse_memory, remember
-from tests.sim_envs.conftest import attempt, key_of, put_thing
+from tests.sim_envs.conftest import attempt, expert_of, put_thing
 
 Open = Callable[[str, int], LiberoSim]
 
@@ -118,8 +118,7 @@ def test_the_hand_rises_as_soon_as_both_fingers_hold_the_bowl_however_thin_its_w
 ):
     """For how long they have held it no observation shows."""
     sim = open_standin(MEMORY_SUITE, 0)
-    expert, scene = Expert(sim), ExpertScene(sim.env)
-    expert.reset(key_of(sim))
+    expert, scene = expert_of(sim), ExpertScene(sim.env)
     while scene.fingers_touching("akita_black_bowl_1") < 2 or scene.finger_speed > 0.02:
         sim.advance(expert.query(np.empty(8))[:1])
     assert expert.phase is Phase.GRASP
@@ -132,8 +131,7 @@ def test_a_lift_ends_when_the_last_subgoal_counts_also_if_the_bowl_fell_back_by_
     open_standin, monkeypatch
 ):
     sim = open_standin(MEMORY_SUITE, 0)
-    expert = Expert(sim)
-    expert.reset(key_of(sim))
+    expert = expert_of(sim)
     while expert.phase is not Phase.CARRY:
         sim.advance(expert.query(np.empty(8))[:1])
     done = dataclasses.replace(sim.sequence.reached(), counted=sim.sequence.subgoals[-1:], next=None)
@@ -157,8 +155,7 @@ def test_what_is_under_a_cover_is_not_carried_with_it(hidden):
 
 def test_a_bowl_on_its_way_up_is_carried_and_only_then_placed(open_standin):
     sim = open_standin("libero_memory_short", 1)
-    expert = Expert(sim)
-    expert.reset(key_of(sim))
+    expert = expert_of(sim)
     told = []
     while not sim.sequence.reached().counted:
         sim.advance(expert.query(np.empty(8))[:1])

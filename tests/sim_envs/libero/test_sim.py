@@ -223,7 +223,6 @@ def test_what_does_not_exist_is_named_with_what_does(call, complaint):
     ("changes", "complaint"),
     [
         ({"control_hz": 7}, "control_hz is 7, but interface 'LIBERO' of its world has 20; give 20"),
-        ({"variation": 0.5}, "variation 0.5: libero_object does not vary"),
         ({"environment": {"nonsense": 3}}, "--nonsense 3: libero_object has no such choice"),
     ],
 )

@@ -12,7 +12,7 @@ from sim_envs.libero.experts.pick_and_place import is_covered
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Random
-from tests.sim_envs.conftest import attempt, key_of
+from tests.sim_envs.conftest import attempt, expert_of, key_of
 
 MUG, MICROWAVE, STOVE = "white_yellow_mug_1", "microwave_1_heating_region", "flat_stove_1_cook_region"
 
@@ -45,8 +45,7 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim):
     sim = open_sim("libero_object", 9)
     sim.reset(init_id=0, seed=7, settle_steps=10)
     dropping = np.array([[0.0, 0.3, 1.0, 0.0, 0.0, 0.0, -1.0]])
-    expert = Expert(sim)
-    expert.reset(key_of(sim))
+    expert = expert_of(sim)
     dropped, solved = False, False
     for _ in range(70):
         actions, height = expert.query(np.empty(8))[:5], ExpertScene(sim.env).position("orange_juice_1")[2]
@@ -62,8 +61,7 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim):
 def test_an_expert_that_takes_over_at_a_grasp_does_not_rise_first(open_standin, away, rises):
     """Beside the object it has to."""
     sim = open_standin("libero_object", 0)
-    expert, scene = Expert(sim), ExpertScene(sim.env)
-    expert.reset(key_of(sim))
+    expert, scene = expert_of(sim), ExpertScene(sim.env)
     while expert.phase is Phase.APPROACH:
         grasp = scene.gripper
         sim.advance(expert.query(np.empty(8))[:1])
@@ -84,8 +82,7 @@ def test_a_drawer_is_pulled_as_soon_as_both_fingers_hold_it_also_by_an_expert_th
     open_standin,
 ):
     sim = open_standin("libero_goal", 0)
-    expert, scene = Expert(sim), ExpertScene(sim.env)
-    expert.reset(key_of(sim))
+    expert, scene = expert_of(sim), ExpertScene(sim.env)
     while expert.phase is not Phase.GRASP:
         sim.advance(expert.query(np.empty(8))[:1])
     handle, steps = scene.gripper, 0
@@ -115,8 +112,7 @@ def test_the_expert_works_on_goals_in_turn(open_standin, suite, task_id, stages,
         stated = [[goal.predicate, *goal.arguments] for goal in goals]
         with monkeypatch.context() as patch:
             patch.setattr(sim.env, "parsed_problem", {**sim.env.parsed_problem, "goal_state": stated})
-            expert, taken = Expert(sim), 0
-            expert.reset(key_of(sim))
+            expert, taken = expert_of(sim), 0
             while expert.phase is not Phase.DONE and taken < steps:
                 taken += sim.advance(expert.query(np.empty(8))[:5]).steps
         scene = ExpertScene(sim.env)
@@ -201,9 +197,7 @@ def test_noise_is_a_function_of_level_and_episode_and_never_in_what_is_meant(ope
 
     def rolled(noise: float) -> np.ndarray:
         sim.reset(init_id=0, seed=7, settle_steps=10)
-        expert, calm = Expert(sim, noise=noise), Expert(sim)
-        expert.reset(key_of(sim))
-        calm.reset(key_of(sim))
+        expert, calm = expert_of(sim, noise=noise), expert_of(sim)
         chunks = [expert.query(np.empty(8))]
         np.testing.assert_array_equal(expert.intended, calm.query(np.empty(8)))
         for _ in range(5):
