@@ -37,6 +37,11 @@ def pin_kernels() -> bool:
         return bool(libraries) and all(list(map(_switch, libraries)))
 
 
+def pinned_kernels() -> str | None:
+    """The kernels that a simulation in this process is pinned to; None if none is."""
+    return KERNELS if pin_kernels.cache_info().currsize and pin_kernels() else None
+
+
 @functools.cache
 def use_one_thread() -> None:
     """Keep every OpenBLAS in this process to one thread.

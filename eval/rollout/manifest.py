@@ -30,7 +30,7 @@ from eval.rollout.episode import Variant
 from eval.rollout.plan import EpisodePlan
 from eval.rollout.pricing import UNCHARGED
 from oxygen.presets.policies import adapter_identity, weights_sha256
-from sim_envs.blas import KERNELS, pin_kernels
+from sim_envs.blas import pinned_kernels
 
 
 def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolicy) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def describe_run(variant: Variant, resolved: ResolvedPolicy, policy: LoadedPolic
         "hardware": {
             **provenance.hardware(),
             **({"policy": dict(policy.runs_on)} if policy.runs_on else {}),
-            "blas_kernels": KERNELS if pin_kernels() else None,
+            "blas_kernels": pinned_kernels(),
         },
     }
 
