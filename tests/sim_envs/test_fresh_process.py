@@ -56,7 +56,7 @@ def test_physics_needs_no_renderer_and_pictures_say_so(originals, tmp_path):
     done = _run(_EPISODE, str(originals.path), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
-    assert said.startswith("configs.errors.UsageError: no OpenGL")
+    assert said.startswith("contracts.errors.UsageError: no OpenGL")
     assert said.endswith("MUJOCO_GL is 'disable'; unset it")
 
 
