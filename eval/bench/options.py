@@ -35,12 +35,7 @@ def _whole(text: str) -> int:
 
 
 def _deadline_ms(text: str) -> float:
-    try:
-        milliseconds = float(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a number") from None
-    Deadline(milliseconds)  # checks itself
-    return milliseconds
+    return Deadline(float(text)).ms  # checks itself
 
 
 def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
@@ -83,7 +78,7 @@ class _Axis(argparse.Action):
 
 @dataclasses.dataclass(frozen=True)
 class _Option:
-    """An option, with several values if its default is a tuple."""
+    """An option, with several values if its default is a tuple, and none if it is False."""
 
     flag: str
     metavar: str
@@ -92,6 +87,9 @@ class _Option:
     help: str
 
     def add_to(self, group: Any) -> None:
+        if self.default is False:
+            group.add_argument(self.flag, action="store_true", help=self.help)
+            return
         several = isinstance(self.default, tuple)
         shown = " ".join(map(str, self.default)) if several else self.default
         group.add_argument(
@@ -106,27 +104,22 @@ class _Option:
     def _one(self, text: str) -> Any:
         try:
             return self.read(text)
-        except UsageError as error:
+        except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     def _several(self, text: str) -> list[Any]:
         return [self._one(each.strip()) for each in text.split(",")]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Switch:
-    flag: str
-    help: str
-
-    def add_to(self, group: Any) -> None:
-        group.add_argument(self.flag, action="store_true", help=self.help)
+def _switch(flag: str, what: str) -> _Option:
+    return _Option(flag, "", str, default=False, help=what)
 
 
 _dtype, _mode = _one_of("dtype", ("float32", "bfloat16")), _one_of("mode", [*Mode])
 _adapter = _one_of("adapter", ADAPTERS)
 _WORK = (
     _Option("--policy", "NAME", _policy, "small", "policy preset, YAML file, or folder of a checkpoint"),
-    _Switch("--random-weights", "instead of its checkpoint: latency without a download"),
+    _switch("--random-weights", "instead of its checkpoint: latency without a download"),
     _Option("--dtype", "TYPE", _dtype, None, "float32 or bfloat16; default: the policy's own"),
     _Option("--modes", "MODE", _mode, tuple(Mode), "ways of scheduling"),
     _Option("--denoise-steps", "N", _whole, (10,), "Euler steps of the flow"),
@@ -141,11 +134,11 @@ _WORK = (
 _HOW = (
     _Option("--repetitions", "N", _whole, 8, "runs of each configuration"),
     _Option("--queries", "N", _whole, 10, "queries in a run"),
-    _Switch("--quick", "`tiny`, and less of everything: two minutes on a CPU"),
+    _switch("--quick", "`tiny`, and less of everything: two minutes on a CPU"),
 )
 _OUTPUT = (
     _Option("--output", "FILE", _path, None, "rows, the figure beside it; default: in runs/bench"),
-    _Switch("--resume", "skip workloads that FILE already has"),
+    _switch("--resume", "skip workloads that FILE already has"),
     _Option("--save-profile", "NAME.yaml", _path, None, "stage times as a profile for `--clock profile:`"),
 )
 _QUICK: Mapping[str, Any] = {
