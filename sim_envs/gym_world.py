@@ -311,14 +311,11 @@ class GymWorld(World):
     nothing moves, and the episode ends at the protocol's limit. `advance` itself renders nothing, but
     environments with images in their observations render them at every step. A UsageError is raised for
     actions, states and images that differ from the declared ones.
-
-    Attributes:
-        env: The environment, for controllers with privileged access.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, task: Task) -> None:
         """Wrap an environment of a suite, made without Gymnasium's time limit. The world closes it."""
-        self.env = env
+        self.env = env  # also for controllers with privileged access
         self._config = suite.environment
         self._interface = suite.interface
         self._task = task

@@ -250,13 +250,6 @@ class LiberoSim(World):
     `OffScreenRenderEnv`, seeded and reset as `env_seed` says, bit for bit. Initial states from
     `tasks.FIRST_SAMPLED` on are sampled from id and seed by LIBERO's own placement; in stored ones `env_seed`
     determines the poses of fixtures. A process with an instance must not fork.
-
-    Attributes:
-        task: The task.
-        assets: The asset tree of its models.
-        env: The wrapped LIBERO environment, for privileged controllers to read, but not to step.
-        sequence: The subgoals of a task that is a sequence; None for others.
-        perturber: Perturbs the episodes.
     """
 
     def __init__(
@@ -284,7 +277,7 @@ class LiberoSim(World):
         A UsageError if a library has an unsupported version, or assets are missing.
         """
         self.task, self.assets = task, assets
-        self.env = _build_env(task, self.assets)
+        self.env = _build_env(task, self.assets)  # for privileged controllers to read, but not to step
         task.perturbation.apply(self.env, CAMERAS["image"])
         self._model: mujoco.MjModel = self.env.sim.model._model
         # Nobody reads the gripper's force sensors, which MuJoCo would compute in every physics step.
@@ -307,7 +300,7 @@ class LiberoSim(World):
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
         self._tracker: EpisodeTruth | None = None
-        self.sequence: GoalSequence | None = None
+        self.sequence: GoalSequence | None = None  # of a task that is one
         self._cue: Cue | None = None
         self._state: Float64[np.ndarray, " 8"] = np.full(8, np.nan)
         self._closed = False

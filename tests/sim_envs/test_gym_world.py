@@ -215,11 +215,7 @@ REACH = {"name": "count", "id": "Reacher-v55", "instruction": "reach"}
 @pytest.mark.parametrize(
     ("environment", "kwargs", "complaint"),
     [
-        (
-            {},
-            {"size": 9},
-            "uint8 [8, 8, 3]; the environment gives ndarray of uint8 [9, 9, 3]: give `camera_s",
-        ),
+        ({}, {"size": 9}, "uint8 [8, 8, 3]; the environment gives ndarray of uint8 [9, 9, 3]: give `"),
         ({"state": [{"name": "all", "key": "robot.arm", "size": 3, "unit": "m"}]}, {}, "with 3 channels"),
         ({"success": {"info": "sloved"}}, {}, "did you mean 'solved'"),
         ({"action": [ACTION]}, {}, "declares 3 action channels"),

@@ -289,11 +289,8 @@ def test_a_truncated_state_file_and_a_folder_of_something_else_are_one_line(
     with pytest.raises(UsageError, match=r"pruned_init holds no initial states"):
         suite.init_ids(suite.tasks()[0])
     (tmp_path / "other").mkdir()
-    for place, complaint in (
-        (tmp_path / "other", "holds no benchmark/"),
-        (tmp_path / "none", "not a folder"),
-    ):
-        monkeypatch.setenv(LIBERO_PLUS.variable, str(place))
+    for place, complaint in (("other", "holds no benchmark/"), ("none", "not a folder")):
+        monkeypatch.setenv(LIBERO_PLUS.variable, str(tmp_path / place))
         with pytest.raises(UsageError, match=rf"--libero-plus .*{complaint}.*oxygen-eval setup libero-plus"):
             open_suite(SUITES[0], assets="standins")
 
