@@ -174,7 +174,7 @@ def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
 def text_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of the difference of two percentages of texts over the same episodes."""
     count, right = _episodes(rng, n, rate)
-    row = share_difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right), range(n))
+    row = share_difference(_shares(rng, count, 0.8 * right), _shares(rng, count, right), range(n))
     return row and row.ci95
 
 

@@ -209,15 +209,12 @@ def _draw_plain_numbers(caption: Caption, width: int) -> Image.Image:
         pieces += [("latency", format_milliseconds(caption.latencies[-1].actions_ms), "ms")]
     draw, left, small, large = ImageDraw.Draw(block), 0, load_font(15), load_font(22, bold=True)
     for words in pieces:
-        for text, font, colour in zip(words, (small, large, small), _PLAIN_COLOURS, strict=True):
-            draw.text((left, 22), text, colour, font, anchor="ls")
+        for text, font in zip(words, (small, large, small), strict=True):
+            draw.text((left, 22), text, theme.TEXT if font is large else theme.MUTED, font, anchor="ls")
             left += round(font.getlength(text)) + 6 if text else 0
         left += 24
     draw.text((left, 22), cut(caption.clock, small, width - left), theme.DIMMED, small, anchor="ls")
     return block
-
-
-_PLAIN_COLOURS = theme.MUTED, theme.TEXT, theme.MUTED
 
 
 def _draw_numbers(caption: Caption) -> Image.Image:

@@ -94,14 +94,9 @@ def language_colour(mode: Rgb) -> Rgb:
     return red, green, blue
 
 
-def cameras_width(count: int) -> int:
-    """Width of `count` cameras side by side."""
-    return count * CAMERA + (count - 1) * GAP
-
-
 def sidebar_left(cameras: int) -> int:
     """Left edge of the card beside the cameras."""
-    return MARGIN + cameras_width(cameras) + MARGIN
+    return MARGIN + cameras * (CAMERA + GAP) - GAP + MARGIN
 
 
 def picture_size(cameras: int, *, texts: bool = True, timeline: bool = False) -> tuple[int, int]:

@@ -157,11 +157,8 @@ class EvaluationConsole(Monitor[RunRows]):
 
     def interrupted(self) -> None:
         """Print what is recorded and how to resume."""
-        self._rich.print(
-            f"Interrupted: {self._recorded()} in {self._where()}. The same command with "
-            "--resume completes them.",
-            markup=False,
-        )
+        again = "The same command with --resume completes them."
+        self._print(f"Interrupted: {self._recorded()} in {self._where()}. {again}")
 
     def conclude(self, results: Sequence[RunRows]) -> None:
         """Print the last screen, after the details if they are asked for."""

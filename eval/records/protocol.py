@@ -22,7 +22,7 @@ _OMITTED = {"env_seed": str(BY_EPISODE), "settle_gripper": "open", "initial_stat
 """Values of what a description leaves out, if not none."""
 
 _DEFAULT = "openpi"  # the protocol by name that LIBERO's suites have as their own
-_OPTIONS = {
+PROTOCOL_OPTIONS = {
     **{name: name for name in ("max_steps", "settle_gripper", "initial_states", "env_seed", "camera_size")},
     "num_steps_wait": "settle_steps",
     "replan_steps": "replan_steps",
@@ -141,7 +141,7 @@ def name_protocol(
     worlds = {suite: described for suite, described in protocol.items() if "suite" in described}
     expected = _set_by_name(name, tuple(worlds)) if worlds else None
     if expected is None:
-        options = ((field, config.get(option)) for option, field in _OPTIONS.items())
+        options = ((field, config.get(option)) for option, field in PROTOCOL_OPTIONS.items())
         changes |= {field: value for field, value in options if value not in (None, _OMITTED.get(field))}
         name = config.get("protocol") or ""
     else:

@@ -19,7 +19,7 @@ from contracts.errors import UsageError
 from contracts.mode import BUDGETED
 from contracts.perturbation import UNPERTURBED
 from contracts.query import QueryRecord
-from eval.records.protocol import name_protocol, protocol_hash, suite_hash, without
+from eval.records.protocol import PROTOCOL_OPTIONS, name_protocol, protocol_hash, suite_hash, without
 from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
 from oxygen.training.run_folder import RUN_FILE
@@ -116,20 +116,7 @@ class RunIdentity:
         return ", ".join(parts) or None
 
 
-OVERRIDES = (
-    "wordings",
-    "seeds",
-    "init_ids",
-    "num_steps_wait",
-    "max_steps",
-    "variation",
-    "replan_steps",
-    "motion",
-    "env_seed",
-    "camera_size",
-    "settle_gripper",
-    "initial_states",
-)
+OVERRIDES = ("wordings", "seeds", "init_ids", "motion", *PROTOCOL_OPTIONS)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:

@@ -63,7 +63,7 @@ def within(box, outer):
     )
 
 
-NARRATION = (theme.MARGIN, theme.NARRATION_TOP, theme.MARGIN + theme.cameras_width(2), theme.BOTTOM)
+NARRATION = (theme.MARGIN, theme.NARRATION_TOP, theme.sidebar_left(2) - theme.MARGIN, theme.BOTTOM)
 _LEFT = theme.sidebar_left(2) + theme.PADDING
 MEMORY = (_LEFT, theme.MEMORY_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP + theme.MEMORY_HEIGHT)
 HEADER = (theme.MARGIN, 0, theme.picture_size(2)[0] - theme.MARGIN, theme.CAMERA_TOP)
@@ -111,7 +111,7 @@ def test_every_field_of_the_caption_is_visible_and_the_outcome_in_its_colour_ove
     ):
         assert changed(before, compose(cameras(), dataclasses.replace(CAPTION, **other))), other
     bottom = theme.CAMERA_TOP + theme.CAMERA
-    over = (theme.MARGIN, theme.CAMERA_TOP, theme.MARGIN + theme.cameras_width(2), bottom)
+    over = (theme.MARGIN, theme.CAMERA_TOP, theme.sidebar_left(2) - theme.MARGIN, bottom)
     for outcome in ("success", "timeout", "invalid_action", "error"):
         marked = compose(cameras(), CAPTION, outcome=outcome)
         assert within(changed(before, marked), over)

@@ -81,21 +81,22 @@ def test_tables_pages_and_comparisons_show_text(tmp_path, text):
     assert "<script>" not in (board.parent / "leaderboard.md").read_text().replace("\\<script>", "")
 
 
-@pytest.mark.parametrize("video", ["../../x.mp4", "/etc/passwd", "videos/../../x", "..", ".", "", "a\0b"])
-def test_a_video_outside_the_runs_folder_is_refused(tmp_path, video):
-    folder = RunBuilder.at(tmp_path / "run").add_all("s").folder
-    record = json.loads(folder.episodes_path.read_text())
-    folder.episodes_path.write_text(json.dumps({**record, "video": video}) + "\n")
-    with pytest.raises(UsageError, match=r"video is .*, should be a path inside the run's folder"):
-        read_episodes(folder)
+ELSEWHERE = {"suite": "../../../escaped", "task_id": 0, "init_id": 0, "seed": 7}
+OUTSIDE = ("../../x.mp4", "/etc/passwd", "videos/../../x", "..", ".", "", "a\0b")
 
 
-def test_an_episode_whose_files_would_be_outside_the_runs_folder_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        *(({"video": path}, r"video is .*, should be a path inside the run's folder") for path in OUTSIDE),
+        ({"key": ELSEWHERE}, "key: suite is"),
+    ],
+)
+def test_an_episode_whose_files_would_be_outside_the_runs_folder_is_refused(tmp_path, forged, said):
     folder = RunBuilder.at(tmp_path / "run").add_all("s").folder
     record = json.loads(folder.episodes_path.read_text())
-    key = {**record["key"], "suite": "../../../escaped"}
-    folder.episodes_path.write_text(json.dumps({**record, "key": key}) + "\n")
-    with pytest.raises(UsageError, match="key: suite is"):
+    folder.episodes_path.write_text(json.dumps({**record, **forged}) + "\n")
+    with pytest.raises(UsageError, match=said):
         read_episodes(folder)
 
 

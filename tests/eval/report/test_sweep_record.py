@@ -25,10 +25,8 @@ def row(mode, a, b):
     judged = mode != "actions"
     return {
         "run": f"{mode}-{a}-{b}",
-        "device": None,
         "options": {**OPTIONS, "clock": f"fixed:{50 * a},{50 * b}", "mode": mode},
         "n_episodes": 8,
-        "n_errors": 0,
         "n_success": 6,
         "outcomes": "11011011" if judged else "01111101",
         "pc_success": 75.0,
@@ -42,7 +40,6 @@ def row(mode, a, b):
             name: dict.fromkeys(("median", "least", "most"), steps) for name, steps in (("a", a), ("b", b))
         },
         "pc_idle": 3.0,
-        "staleness_ms": None,
         "tokens_per_simulated_s": 40.0 if judged else 0.0,
         "success": {"verdict": "non-inferior"} if judged else None,
         "time": {"verdict": "inferior"} if judged else None,
