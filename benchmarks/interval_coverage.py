@@ -168,14 +168,14 @@ def bootstrap(
 def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
     row = percentage(_shares(rng, *_episodes(rng, n, rate)), range(n))
-    return row and row.ci95
+    return None if row is None else row.ci95
 
 
 def text_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     """Of the difference of two percentages of texts over the same episodes."""
     count, right = _episodes(rng, n, rate)
     row = share_difference(_shares(rng, count, 0.8 * right), _shares(rng, count, right), range(n))
-    return row and row.ci95
+    return None if row is None else row.ci95
 
 
 def currency(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
@@ -191,7 +191,7 @@ def restricted(rng: np.random.Generator, n: int, rate: float) -> Interval | None
     seconds = np.where(solved, rng.uniform(3, 12, (n, 2)), np.nan)
     a, b = ([_episode(None if np.isnan(s) else s) for s in column] for column in seconds.T.tolist())
     found = restricted_times(list(zip(a, b, strict=True)), {"simulated": _LIMIT_S})
-    return found and found.ci95
+    return None if found is None else found.ci95
 
 
 def _restricted_truth(rate: float) -> float:
@@ -203,7 +203,7 @@ def motion(rng: np.random.Generator, n: int, ratio: float) -> Interval | None:
     """Of a paired difference of means of a skewed measure, whose scatter is half its median."""
     pairs = np.exp(0.5 * rng.standard_normal((n, 2))) * (1, ratio)
     found = mean_difference(pairs.tolist(), range(n))
-    return found and found.ci95
+    return None if found is None else found.ci95
 
 
 def times(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
@@ -220,7 +220,9 @@ def times(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
             both = zip((seconds * noise[0]).tolist(), (ratio * seconds * noise[1]).tolist(), strict=True)
             found.append(time_ratio([(_episode(a), _episode(b)) for a, b in both]))
         of = f"ratio {ratio:g}"
-        yield _coverage("time ratio (bootstrap)", of, n, [each and each.ci95 for each in found], ratio)
+        yield _coverage(
+            "time ratio (bootstrap)", of, n, [None if each is None else each.ci95 for each in found], ratio
+        )
         judged = [judgement.verdict in wrong for each in found if (judgement := judge_time(each))]
         yield _share(f"time called {' or '.join(wrong)}", of, n, judged)
 

@@ -96,6 +96,7 @@ def _both(sim: LiberoSim, usual: Any, chunk: np.ndarray) -> dict[str, float]:
         with _timed(row, "usual rendering"):
             return render(*args, **kwargs)
 
+    expected: dict[str, Any] = {}
     with mock.patch.object(simulator, "render", timed), _timed(row, "usual loop"):
         for action in chunk:
             expected, *_ = usual.step(action)

@@ -273,7 +273,9 @@ def _time_stages(bench: Bench, sizes: ProgramSizes, repetitions: int) -> tuple[l
     steps = bench.model.config.denoise_steps
     runner = bench.runners(steps, [sizes])[sizes]
     inputs = runner.blank(bench.model.bucket)
-    times = [acting_ms(runner, inputs) | language_ms(runner, inputs) for _ in range(1 + repetitions)]
+    times: list[StageTimes] = [
+        acting_ms(runner, inputs) | language_ms(runner, inputs) for _ in range(1 + repetitions)
+    ]
     tower = jax.jit(pi05.embed_prefix, static_argnames="config")
     seconds = _seconds(repetitions, tower, bench.weights(steps), runner.config, inputs.images, inputs.prompt)
     return times[1:], 1e3 * statistics.median(seconds)  # the first calls are slower

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from benchmarks.record import record
 from configs.cli import run_app
+from configs.errors import check
 from configs.schema import ExecutionConfig, RunConfig
 from contracts.episode import EpisodeResult
 from eval.monitors.console import EvaluationConsole
@@ -124,7 +125,8 @@ def episodes_per_hour(player: str, assets: str) -> float:
     """The rate of one run by `serial:1`, `processes:N` or `ray:N`."""
     executor, _, worlds = player.partition(":")
     address = "local" if executor == "ray" else None
-    execution = ExecutionConfig(num_envs=int(worlds), executor=executor, ray_address=address)
+    chosen = {"num_envs": int(worlds), "executor": executor, "ray_address": address}
+    execution = check(ExecutionConfig, chosen, source="the player")
     with tempfile.TemporaryDirectory() as folder:
         what = {"suite": "libero_object", "episodes": EPISODES, "steps": STEPS}
         _, began, after = play(folder, execution, **what, assets=assets)

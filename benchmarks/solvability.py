@@ -69,7 +69,7 @@ def _is_solved(suite: Suite, task: Task, world: World, key: EpisodeKey) -> bool:
     assert expert is not None, "its tasks have an expert"
     expert.reset(key)
     while steps < protocol.max_steps:
-        actions = expert.query(world.policy_state())[: protocol.replan_steps]
+        actions = expert.query(world.observe().state)[: protocol.replan_steps]
         result = world.advance(actions[: protocol.max_steps - steps])
         steps += result.steps
         if result.success:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from contracts.mode import BUDGETED
-from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95
+from eval.metrics.statistics import Interval, holm, mcnemar_exact, paired_difference_95
 from eval.metrics.sweep_rows import Cell, SweepRecord, read_sweep
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, Line, draw_line, new_figure, save_figure
@@ -97,7 +97,7 @@ def memory_table(record: SweepRecord) -> str:
         [
             f"`{row.options['feedback']}`, {format_value('clock', row.options)}, {_mode(row)}",
             age(row),
-            "{} ({:.0f}–{:.0f} %)".format(row.n_success, *row.pc_success_ci95),
+            "{} ({:.0f}–{:.0f} %)".format(row.n_success, *_success(row)[1]),
         ]
         for row in record.cells
     ]
@@ -132,6 +132,8 @@ def surface_table(*records: SweepRecord) -> str:
             motion = format_value("motion", row.options)
             heading = suite if motion == "static" else f"{suite}, {motion}"
             headings += [heading] if heading not in headings else []
+            assert row.charged_ms is not None, "a clock that charges"
+            assert row.time_to_success_s is not None, "an episode is solved"
             rtc = ", `rtc`" if row.options["overlap"] == "rtc" else ""
             delay = f"{row.charged_ms.actions:.0f} ms{rtc}", f"{_interval_ms(row):.0f} ms"
             lines.setdefault(delay, []).append(f"{row.n_success} ({row.time_to_success_s.mean:.1f})")
@@ -139,9 +141,17 @@ def surface_table(*records: SweepRecord) -> str:
     return to_markdown(Table.of_cells(headings, rows, is_markdown=True))
 
 
+def _success(row: Cell) -> tuple[float, Interval]:
+    """The percentage solved, with its interval."""
+    assert row.pc_success is not None, "a finished sweep has graded episodes"
+    assert row.pc_success_ci95 is not None, "likewise"
+    return row.pc_success, row.pc_success_ci95
+
+
 def _intervals(rows: Sequence[Cell], x: Callable[[Cell], float], label: str, colour: str) -> Line:
     """The success of some cells over x."""
-    points = [(x(row), row.pc_success, *row.pc_success_ci95) for row in rows]
+    rates = ((row, *_success(row)) for row in rows)
+    points = [(x(row), rate, interval.low, interval.high) for row, rate, interval in rates]
     return Line(label=label, colour=colour, points=points)
 
 
@@ -160,7 +170,7 @@ def draw_delay(surface: SweepRecord, modes: SweepRecord) -> Figure:
         axes.annotate(name, (x, low), (0, -15), textcoords="offset points", color=colour)
         for mode, mark, k in (("unified", "o", {"tokens_per_frame": 5}), ("isolated", "s", {})):
             row = cell(modes, clock="jetson-thor-oxygen-2603", motion=motion, mode=mode, **k)
-            at = _interval_ms(row), row.pc_success
+            at = _interval_ms(row), _success(row)[0]
             axes.plot(*at, mark, color=COLOURS[mode], markersize=9)
             label = f"{mode}, Jetson Thor: {at[1]:.0f} %"
             place = (-60, -22 if (mode, motion) == ("unified", DRIFTING) else 12)
@@ -200,9 +210,10 @@ def _mark_latencies(axes: Axes) -> None:
 
 def _interval_ms(row: Cell) -> float:
     """The median time between two queries."""
-    steps = row.control_steps and row.control_steps.b
-    assert steps, "a clock that charges"
-    return 1e3 * STEP_S * steps.median
+    steps = row.control_steps
+    assert steps is not None, "a clock that charges"
+    assert steps.b is not None, "an episode has several queries"
+    return 1e3 * STEP_S * steps.b.median
 
 
 def draw_memory(record: SweepRecord) -> Figure:
@@ -230,7 +241,7 @@ def draw_memory(record: SweepRecord) -> Figure:
     }
     for row in own:
         label = _mode(row).replace("`", "")
-        at = _age_s(row), row.pc_success
+        at = _age_s(row), _success(row)[0]
         axes.annotate(label, at, places.get(label, (8, 2)), textcoords="offset points", fontsize=9)
     axes.set(xlabel="age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 101))
     axes.legend(loc="upper right")
@@ -239,7 +250,8 @@ def draw_memory(record: SweepRecord) -> Figure:
 
 def _age_s(row: Cell) -> float:
     """The mean age of the texts in prompts."""
-    return float(row.prompt_age_steps * STEP_S)
+    assert row.prompt_age_steps is not None, "texts fill the prompt"
+    return row.prompt_age_steps * STEP_S
 
 
 FUNCTIONS = (age, cell, difference, latencies_table, memory_table, modes_table, planned, surface_table)
@@ -252,8 +264,8 @@ def render() -> dict[Path, str]:
     environment = Environment(
         loader=FileSystemLoader(templates), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.globals |= {function.__name__: function for function in FUNCTIONS} | records
-    environment.globals["drifting"] = DRIFTING
+    known: dict[str, Any] = {function.__name__: function for function in FUNCTIONS}
+    environment.globals.update({**known, **records, "drifting": DRIFTING})
     names: Sequence[str] = environment.list_templates()
     return {Path("docs", name): environment.get_template(name).render() for name in names}
 
