@@ -265,7 +265,8 @@ def render() -> dict[Path, str]:
         loader=FileSystemLoader(templates), undefined=StrictUndefined, keep_trailing_newline=True
     )
     known: dict[str, Any] = {function.__name__: function for function in FUNCTIONS}
-    environment.globals.update({**known, **records, "drifting": DRIFTING})
+    known |= {**records, "drifting": DRIFTING}
+    environment.globals.update(known)
     names: Sequence[str] = environment.list_templates()
     return {Path("docs", name): environment.get_template(name).render() for name in names}
 
