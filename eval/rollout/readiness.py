@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.assets import badge, badged
 from configs.exits import jax_does_not_start
 from configs.schema import RunConfig
-from contracts.errors import UsageError
+from contracts.errors import UsageError, in_user_code, one_line
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.rollout.machine import attempt, quick_checks
@@ -64,6 +64,8 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
                 yield dataclasses.replace(result, name=f"{name}: {result.name}")
         except UsageError as error:
             yield CheckResult.of(name, str(error), ok=False)
+        except Exception as error:  # noqa: BLE001 - a user's world may raise anything
+            yield CheckResult.of(name, one_line(error) + in_user_code(error), ok=False)
 
 
 def _versions_that_change_scores() -> Iterator[CheckResult]:

@@ -12,6 +12,7 @@ from eval.rollout import machine
 from eval.rollout import readiness as checks
 from eval.rollout.machine import require_quick_checks
 from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.gym_world import GymWorld
 from sim_envs.libero import assets as libero_assets
 from sim_envs.libero import preflight as libero_checks
 from sim_envs.libero.assets import ENVIRONMENT_VARIABLE, find_assets
@@ -136,3 +137,13 @@ def test_a_world_that_breaks_its_contract_is_reported(monkeypatch):
     monkeypatch.setattr(suite, "open", lambda task: Restless(image_size=suite.protocol.camera_size))
     statuses = {result.name: result.status for result in check_machine(suite)}
     assert statuses["determinism"] is Status.FAIL
+
+
+def test_a_world_that_raises_is_reported_with_its_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(GymWorld, "advance", lambda self, actions: 1 / 0)
+    (failed,) = (
+        result
+        for result in checks.all_checks(RunConfig(suites=("gym_reacher",)), tmp_path, num_envs=1)
+        if result.status is Status.FAIL
+    )
+    assert (failed.name, failed.detail[:18]) == ("gym_reacher", "ZeroDivisionError:")
