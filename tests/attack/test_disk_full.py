@@ -29,9 +29,10 @@ def full(*_, **__) -> None:
 
 
 def refusal(command, capsys) -> str:
-    """The line of a command that ends for lack of space."""
+    """The line of a command that ends for lack of space; lines before it are of slow stages."""
     assert exit_code_of(command) == INPUT_ERROR
-    (line,) = capsys.readouterr().err.splitlines()
+    *stages, line = capsys.readouterr().err.splitlines()
+    assert all(" ... " in stage for stage in stages)
     return line
 
 
