@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +142,7 @@ def prepare(
         variants.append(Variant(run=run, plan=plan, pricing=open_pricing(run.config, plan.keys)))
     if remark := resolved.remark_for(configs):
         remarks.append(remark)
-    if configs[0].only_available:
-        remarks.extend(filter(None, map(_remark_on_missing, plans[0].suites.values())))
-    if (name := configs[0].protocol) and (elsewhere := load(ProtocolConfig, name).elsewhere):
-        remarks.append(f"Protocol {name} is followed, except: {elsewhere}.")
+    remarks.extend(_remarks_on(configs[0], plans[0]))
     return Evaluation(
         variants=tuple(variants),
         policy=resolved,
@@ -156,16 +153,17 @@ def prepare(
     )
 
 
-def _remark_on_missing(suite: Suite) -> str | None:
-    """A line on the tasks of a suite that lack assets, and on the categories that have no others."""
-    missing = [task for task in suite.tasks() if task.missing]
-    if not missing:
-        return None
-    here = {task.category for task in suite.tasks() if not task.missing}
-    gone = dict.fromkeys(task.category for task in missing if task.category not in here)
-    lost = f", all of {' and '.join(gone)} among them" if gone else ""
-    count = f"{len(missing)} of {len(suite.tasks())} tasks"
-    return f"{suite.protocol.name}: {count} lack assets and are left out{lost}."
+def _remarks_on(config: RunConfig, plan: EpisodePlan) -> Iterator[str]:
+    """What is not played of a protocol by name, and of suites whose tasks lack assets."""
+    if config.protocol and (elsewhere := load(ProtocolConfig, config.protocol).elsewhere):
+        yield f"Protocol {config.protocol} is followed, except: {elsewhere}."
+    for suite in plan.suites.values() if config.only_available else ():
+        if missing := [task for task in suite.tasks() if task.missing]:
+            here = {task.category for task in suite.tasks() if not task.missing}
+            gone = dict.fromkeys(task.category for task in missing if task.category not in here)
+            lost = f", all of {' and '.join(gone)} among them" if gone else ""
+            count = f"{len(missing)} of {len(suite.tasks())} tasks"
+            yield f"{suite.protocol.name}: {count} lack assets and are left out{lost}."
 
 
 def confirm(evaluation: Evaluation, policies: Sequence[LoadedPolicy]) -> Evaluation:
