@@ -178,7 +178,11 @@ def test_a_folder_exists_or_can_be_created(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["eval.bench --quick", "eval.preflight --suite=gym_reacher --policy=noop"]
+    "command",
+    [
+        "eval.bench --quick",
+        pytest.param("eval.preflight --suite=gym_reacher --policy=noop", marks=pytest.mark.slow),
+    ],
 )
 def test_a_missing_jax_platform_is_one_line(command, tmp_path):
     how = {"JAX_PLATFORMS": "cuda", "XDG_CACHE_HOME": str(tmp_path)}

@@ -45,8 +45,13 @@ print(*sys.modules)
 """
 
 
-@pytest.mark.parametrize("worlds", [1, 2])
-@pytest.mark.parametrize("policy", ["noop", "mine:Policy", "server"])
+_SLOW = [("noop", 1), ("noop", 2), ("mine:Policy", 2), ("server", 1)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "worlds"),
+    [("mine:Policy", 1), ("server", 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in _SLOW)],
+)
 def test_a_policy_without_weights_of_ours_waits_for_no_model(tmp_path, policy, worlds):
     (tmp_path / "worlds.py").write_text(_WORLDS)
     (tmp_path / "mine.py").write_text(_POLICY)

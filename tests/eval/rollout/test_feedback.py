@@ -275,6 +275,7 @@ def test_actions_are_equal_bit_for_bit_in_all_modes_for_equal_prompts(tmp_path, 
     assert "wrote no text" not in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_its_own_texts_give_the_same_episode_isolated_shared_and_in_processes(tmp_path, reader, suite):
     """Without latency; and prompts of all buckets compile nothing."""
     modes = ("unified", "isolated", "shared")

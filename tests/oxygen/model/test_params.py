@@ -246,7 +246,7 @@ def random_adapter(config, mask="exact", rank=3, alpha=3.0):
     return adapters.prepare(arrays, config, weights_of(config), alpha=alpha, mask=mask, prompt_slots=32)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_actions_and_prefix_are_the_same_bits_and_texts_are_not(dtype):
     config = dataclasses.replace(SMALL, dtype=dtype)
     without = answer(config, None)
