@@ -16,8 +16,9 @@ setup: .venv/.synced
 demo: setup
 	$(PYTHON) -m eval.libero --mode unified
 
-# All tests of a module run on one worker, so that its fixtures are built once.
-PYTEST = $(PYTHON) -m pytest -n logical --dist loadfile --no-loadscope-reorder
+# All tests of a module run on one worker, so that its fixtures are built once. One worker more than there are
+# cores: tests also wait for other processes.
+PYTEST = $(PYTHON) -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder
 
 test: setup
 	$(PYTEST) -m "not slow"
