@@ -284,16 +284,20 @@ def _averages(
     ]
 
 
+_ADDED = (
+    *("n_episodes", "n_success", "n_invalid_actions", "n_errors", "n_without_truth", "tokens", "policy_s"),
+)
+
+
 def _average(parts: Mapping[str, Entry], title: str, *, pooled: bool) -> Entry:
     rows = [part.row for part in parts.values()]
-    sizes, n_success = [row.n_episodes for row in rows], sum(row.n_success for row in rows)
+    sizes = {row.n_episodes for row in rows}
+    totals: Any = {name: sum(getattr(row, name) for row in rows) for name in _ADDED}
     episodes = {key: episode for part in parts.values() for key, episode in part.episodes.items()}
-    rate = rate_of(list(episodes.values())) if pooled or len(set(sizes)) == 1 else None
+    rate = rate_of(list(episodes.values())) if pooled or len(sizes) == 1 else None
     mean = statistics.fmean(row.pc_success or 0.0 for row in rows)
     average = Row(
-        n_episodes=sum(sizes),
-        n_success=n_success,
-        n_errors=sum(row.n_errors for row in rows),
+        **totals,
         pc_success=rate.percent if pooled and rate else mean,
         seeds=Seeds.of(
             (seed, rate / 100) for row in rows if row.seeds for seed, rate in row.seeds.rates.items()

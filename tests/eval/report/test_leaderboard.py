@@ -120,7 +120,7 @@ def test_a_star_of_a_protocol_is_shown_on_the_page_as_it_is(tmp_path):
 
 def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     """One run or several make up a row; the rank is by all episodes, and one with three suites has no row."""
-    solved = {"libero_spatial": "sstt", "libero_object": "ssss", "libero_goal": "sttt", "libero_10": "tttt"}
+    solved = {"libero_spatial": "sstt", "libero_object": "ssss", "libero_goal": "stti", "libero_10": "tttt"}
     whole = RunBuilder.at(tmp_path / "whole")
     for suite, outcomes in solved.items():
         whole.add_all(outcomes, suite=suite)
@@ -140,6 +140,9 @@ def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     suites = json.loads((tmp_path / "board/leaderboard.json").read_text())["suites"]
     first = suites["LIBERO, four suites"][0]["rows"][0]
     assert first["pc_success_of_suites"] == dict.fromkeys(solved, 100.0)
+    results = suites["LIBERO, four suites"][0]["rows"][1]["results"]
+    totals = [results[name] for name in ("n_success", "n_invalid_actions", "tokens", "policy_s")]
+    assert totals == [7, 1, 480, 32]
 
 
 def test_an_average_is_of_suites_on_one_clock(tmp_path):
