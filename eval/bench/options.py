@@ -35,7 +35,11 @@ def _whole(text: str) -> int:
 
 
 def _deadline_ms(text: str) -> float:
-    return Deadline(float(text)).ms  # checks itself
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number") from None
+    return Deadline(milliseconds).ms  # checks itself
 
 
 def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
@@ -104,7 +108,7 @@ class _Option:
     def _one(self, text: str) -> Any:
         try:
             return self.read(text)
-        except ValueError as error:
+        except UsageError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     def _several(self, text: str) -> list[Any]:

@@ -29,7 +29,7 @@ from tests.eval.bench.conftest import MODEL, workload
         (["--mode", "unified"], "'--modes'"),
         (["--modes", "unifed"], "'unified'"),
         (["--robots", "0"], "at least 1"),
-        (["--deadline-ms", "soon"], "'soon'"),
+        (["--deadline-ms", "soon"], "'soon' is not a number"),
         (["--deadline-ms", "50", "--tokens-per-frame", "1"], "leave out --tokens-per-frame"),
         (["--arrivals", "evry:1"], "every:QUERIES"),
         (["--text-tokens", "30", "--arrivals", "every:1@8-40"], "up to 40 tokens"),
