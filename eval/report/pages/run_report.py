@@ -250,14 +250,15 @@ def _rates(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict
 
 def _badges(run: ReportedRun) -> list[str]:
     """What a reader of the success rate of a run must know."""
+    changes = run.identity.protocol_changes
     return [
         *(["stand-in assets"] if run.identity.assets.name == STANDINS else []),
         *([f"imported from {run.identity.imported.runner}"] if run.identity.imported else []),
         *([f"clock {clock_label(run.identity)}"] if run.identity.clock != PAUSED else []),
         *(
-            [f"perturbed: {format_perturbations(run.identity.perturb)}"]
+            [", ".join([f"perturbed: {format_perturbations(run.identity.perturb)}", *changes])]
             if run.identity.perturb
-            else filter(None, [protocol_label(run.identity)])  # the control's
+            else filter(None, [protocol_label(run.identity)])
         ),
         *([f"{run.label}: {run.note}"] if run.note else []),
     ]

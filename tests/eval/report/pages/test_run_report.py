@@ -46,6 +46,12 @@ def test_the_verdict_is_that_of_the_comparison(tmp_path):
     assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}"), "discordant ones come first"
 
 
+def test_a_perturbed_run_is_badged_with_its_perturbation_and_what_else_differs_from_the_protocol(tmp_path):
+    run = RunBuilder.at(tmp_path / "run", config={"perturb": "camera:3", "max_steps": 60}).add_all("s")
+    page = write_report([run.path], tmp_path / "out").read_text()
+    assert "<li>perturbed: camera:3, max steps 60</li>" in page
+
+
 def test_the_first_card_has_the_conclusion_the_conditions_and_the_best_and_the_worst_video(tmp_path):
     about = {"assets": {"name": "standins", "digest": "d1ge57000000"}, "config": {"clock": "fixed:100"}}
     runs = two_runs(tmp_path, "sss", "stt", **about)
