@@ -49,6 +49,7 @@ class _PlayedEpisode:
             mode=run.mode,
             has_texts=result.requests.requested > 0,
             clock=run.clock,
+            perturb=run.perturb,
             **self.times,
         )
         for query in self.run.queries(result.key):

@@ -19,6 +19,7 @@ from contracts.clock import PAUSED, Clock, clock_name
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts, Share
 from contracts.errors import in_user_code, one_line
 from contracts.latency import Latency
+from contracts.perturbation import UNPERTURBED, Perturbations, format_perturbations
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd, Text
 from contracts.truth import Truth
@@ -69,6 +70,7 @@ class EpisodeRecorder:
         self._captions = EpisodeCaptions(
             key,
             assets=(plan.suite.assets or NO_ASSETS).name,
+            perturb=plan.protocol.perturb,
             task=plan.instruction(key),
             policy=policy_name(config.policy),
             mode=config.mode,
@@ -256,11 +258,13 @@ class EpisodeCaptions:
         clock: Clock,
         limit_s: float,
         control_hz: float,
+        perturb: Perturbations = UNPERTURBED,
     ) -> None:
         """Begin an episode on assets of a name; `task` is its instruction."""
+        changed = f" · {format_perturbations(perturb)}" if perturb else ""
         self._caption = Caption(
             task=task,
-            episode=f"{badged(key.suite, assets)} · task {key.task_id} · init {key.init_id}",
+            episode=f"{badged(key.suite, assets)} · task {key.task_id} · init {key.init_id}{changed}",
             policy=policy,
             mode=mode,
             has_texts=has_texts,

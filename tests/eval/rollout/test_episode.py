@@ -9,10 +9,11 @@ import pytest
 
 from configs.exits import DeferredSignals
 from configs.schema import RunConfig
-from contracts.clock import Fixed
+from contracts.clock import PAUSED, Fixed
 from contracts.episode import EpisodeKey, Outcome
 from contracts.latency import Latency, Quantiles
 from contracts.nouns import Nouns
+from contracts.perturbation import parse_perturbations
 from contracts.query import QueryRecord
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
@@ -237,6 +238,13 @@ def captions(task, text, *, step=6):
         if start == 0:
             assert made.at(3).narration is made.at(3).memory is None
     return made
+
+
+@pytest.mark.parametrize(("given", "shown"), [("none", ""), ("light:3+camera:2", " · camera:2+light:3")])
+def test_a_video_says_what_of_its_episode_is_perturbed(given, shown):
+    words = {"task": "x", "policy": "mine", "mode": "actions", "has_texts": False, "clock": PAUSED}
+    how = {"assets": "libero", "limit_s": 9.0, "control_hz": 20.0, "perturb": parse_perturbations(given)}
+    assert EpisodeCaptions(KEY, **words, **how).at(0).episode == f"libero_object · task 0 · init 3{shown}"
 
 
 @pytest.mark.parametrize(
