@@ -70,7 +70,7 @@ def main(
 
 
 def in_turns(calls: Mapping[str, tuple[Any, ...]], turns: int) -> dict[str, list[Any]]:
-    """The results of functions, given with their arguments, called in turns, each in a process of its own."""
+    """Call functions, given with their arguments, in turns, each in a new process; returns their results."""
     results: dict[str, list[Any]] = {name: [] for name in calls}
     for _ in range(turns):
         for name, call in calls.items():
@@ -105,7 +105,7 @@ class Stopwatch(EvaluationConsole):
 def play(
     folder: str, execution: ExecutionConfig, *, suite: str, episodes: int, steps: int, **options: Any
 ) -> tuple[Run, Ended, list[Ended]]:
-    """Play the first task of a suite: the run, the episode at whose end all worlds are open, those after."""
+    """Play a suite's first task; returns the run, the episode after which all worlds are open, later ones."""
     worlds = execution.num_envs
     config = RunConfig(
         suites=(suite,),

@@ -107,7 +107,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _format_warning(message: Warning | str, category: type[Warning], *where: Any, **line: Any) -> str:
-    """A warning to users in one line; of others, which are for programmers, also where it arose."""
+    """One line for a warning to users; others, which are for programmers, also say where they arose."""
     if category is UserWarning:
         return f"warning: {message}\n"
     return _FORMAT_WARNING(message, category, *where, **line)

@@ -75,7 +75,7 @@ def unknown(kind: str, value: object, allowed: Iterable[object], *, remedy: str 
 
 
 def check_has(what: str, given: Collection[object], needed: Iterable[str]) -> None:
-    """Refuse what lacks one of the needed names, in words ("the observation"), and name the first."""
+    """Raise a UsageError if `what` ("the observation") lacks a needed name; it names the first one."""
     needed = list(needed)
     for name in needed:
         if name not in given:

@@ -176,7 +176,7 @@ class MeanDifference:
     b: float  # mean in B
     difference: float  # B minus A
     ci95: Interval | None  # its 95 % bootstrap interval over pairs; None if undefined
-    n_pairs: int  # pairs
+    n_pairs: int  # pairs of episodes
 
 
 def mean_difference(

@@ -206,7 +206,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, graded: Sequence[EpisodeResult], all_of_run: Sequence[EpisodeResult]) -> Self:
-        """The outcomes of graded episodes, which are some of all."""
+        """The outcomes of the graded episodes of a run, and the number of its errors."""
         return cls(
             solved=[*map(solved, graded)],
             states=states_of(graded),

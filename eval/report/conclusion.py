@@ -75,7 +75,7 @@ def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:
 
 
 def conclude(first: str, judged: Mapping[str, Judged]) -> str:
-    """What comparisons of runs, by their names, with the first one show."""
+    """The conclusion of the comparisons of other runs, by name, with the first one."""
     if len(judged) == 1:
         ((label, (comparison, judgements)),) = judged.items()
         apart = "" if comparison.overall.paired else "; their episodes are not paired"

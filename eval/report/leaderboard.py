@@ -390,7 +390,7 @@ def _beside(row: Row) -> Markup:
 
 
 def _drawn(row: Row, column: Column) -> Markup:
-    """A success rate with its interval, drawn, and a column in words."""
+    """A success rate and its interval as a whisker, labelled with a column's text."""
     return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), column.cell(row))
 
 

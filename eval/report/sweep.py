@@ -137,7 +137,7 @@ def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
 
 
 def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> TimeVerdict:
-    """The verdict on a ratio of times, which errors do not allow."""
+    """The verdict on a ratio of times; too many errors allow none."""
     judged, verdict = judge_time(times, margin), success.verdict
     if verdict is not Verdict.TOO_MANY_ERRORS:
         verdict = Verdict.INCONCLUSIVE if judged is None else judged.verdict

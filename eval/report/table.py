@@ -59,8 +59,8 @@ class Column:
     """A column of a table."""
 
     heading: str  # what it shows
-    value: Callable[[Any], Any]  # maps a row to a number or a text; None if it has none
-    form: str | Callable[[Any], str] = ""  # format specification, or a function that makes the text
+    value: Callable[[Any], Any]  # maps a row to what the column shows of it; None if there is nothing
+    form: str | Callable[[Any], str] = ""  # format specification, or a function from the value to its text
     _: dataclasses.KW_ONLY
     unit: str = ""  # unit of its numbers, which stands beside the heading
     key: str = ""  # what it is asked for by; default: `heading`

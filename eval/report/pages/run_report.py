@@ -318,7 +318,7 @@ def _rates_table(
     first: Column,
     *others: Column,
 ) -> Table:
-    """Success with intervals: a row has what the columns are of, and the episodes of each run."""
+    """Success with intervals; a row is a subject, which the other columns show, and each run's episodes."""
 
     def rate_column(number: int, run: ReportedRun) -> Column:
         def html(rate: Rate) -> Any:
