@@ -55,8 +55,9 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
             raise _unused(option, given, is_for, "give --language-tasks")
     unwritten = [task.name for task in resolved.tasks if task.name not in HEADLINES]
     if given.get("language_tasks") and unwritten and writes == "truth":
-        is_for = f"texts that policy {name} writes, the ground truth, which has no {', '.join(unwritten)}"
-        raise _unused("language_tasks", given, is_for, f"give some of {', '.join(HEADLINES)}")
+        shown = format_option("language_tasks", given["language_tasks"])
+        truth = f"policy {name} writes the ground truth, which has no {', '.join(unwritten)}"
+        raise UsageError(f"{shown}: {truth}; leave it out, or give some of {', '.join(HEADLINES)}")
     if "video_every" in given and variants[0].video == "none":
         is_for = "videos, and none are recorded"
         raise _unused("video_every", given, is_for, "give --video failures or all")
