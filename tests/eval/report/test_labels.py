@@ -24,7 +24,14 @@ SCALED = [{"policy": "P", "config": {"policy": "p.py:P", "policy_kwargs": {"scal
         (CLASSES, ["old.py:P", "new.py:P"]),
         (SCALED, ["scale=1", "scale=2"]),
         ([{"weights_sha256": "ab" * 32}, {"random_weights": True}], ["weights abababab", "random weights"]),
-        ([{"config": {"dtype": dtype}} for dtype in (None, "bfloat16")], ["its own dtype", "bfloat16"]),
+        (
+            [
+                {"weights_sha256": "ab" * 32, "config": {"dtype": None, "tokens_per_frame": 5}},
+                {"weights_sha256": "ab" * 32, "config": {"dtype": "bfloat16", "tokens_per_frame": 2}},
+                {"config": {"random_weights": True, "deadline_ms": 90.0}},
+            ],  # no more than tells them apart
+            ["weights abababab · its own dtype", "weights abababab · bfloat16", "random weights"],
+        ),
         ([{"config": {"tokens_per_frame": k}} for k in (1, 5)], ["k = 1", "k = 5"]),
         ([{"config": {"clock": clock}} for clock in ("paused", "fixed:9")], ["paused", "fixed:9"]),
         ([{"config": {"seed": seed}} for seed in (7, 8)], ["seed 7", "seed 8"]),

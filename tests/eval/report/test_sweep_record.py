@@ -107,12 +107,22 @@ def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
         show(file)
 
 
+def as_written_now(part):
+    """A part of a former version's record."""
+    part.pop("needed_for", None)
+    if "ratio" in part:
+        part.setdefault("seconds", None)
+    return [part["low"], part["high"]] if part.keys() == {"low", "high"} else part
+
+
 @pytest.mark.parametrize("name", ["memory", "modes", "surface"])
 def test_rows_are_written_as_they_were_read_with_what_former_versions_lacked(name):
     file = ROOT / f"benchmarks/results/sweep_{name}.json"
+    cells = json.loads(file.read_text(), object_hook=as_written_now)["cells"]
     read = read_sweep(SweepFolder.at(file)).cells
-    written = [json.loads(json.dumps(fields_of(row, CELL_FIELDS))) for row in read]
-    assert check(list[Cell], written, source="the test") == read
+    again = [json.loads(json.dumps(fields_of(row, CELL_FIELDS))) for row in read]
+    assert all(cell.items() <= row.items() for cell, row in zip(cells, again, strict=True))
+    assert check(list[Cell], again, source="the test") == read
 
 
 @pytest.mark.parametrize("width", [100, 80, 60, 30])
