@@ -68,7 +68,8 @@ def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
     if not known:
         return "No verdict: too many episodes ended in an error."
     worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.run.perturb))
-    name = format_perturbations(worst.run.perturb)
+    in_modes = len({row.run.mode for row in rows}) > 1
+    name = format_perturbations(worst.run.perturb) + (f" in {worst.run.mode}" if in_modes else "")
     pairs, interval = worst.pairs, worst.pairs.ci95
     assert interval is not None, "those without are left out"
     rates = f"{percentage(pairs.b.percent, 0)} % against {percentage(pairs.a.percent, 0)} % in the control"
@@ -77,7 +78,8 @@ def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
         f"{pluralize(pairs.graded, 'pair')}"
     )
     inferior = [row for row in rows if row.verdict is Verdict.INFERIOR]
-    among = f" of {pluralize(len(rows), 'perturbation')}" if len(rows) > 1 else ""
+    kind = "perturbed run" if in_modes else "perturbation"
+    among = f" of {pluralize(len(rows), kind)}" if len(rows) > 1 else ""
     if interval.high >= 0:
         is_open = any(row.verdict is Verdict.INCONCLUSIVE for row in rows)
         lead = (

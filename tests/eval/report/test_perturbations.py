@@ -68,6 +68,17 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
     )
 
 
+def test_perturbed_runs_in_several_modes_are_not_counted_as_perturbations(tmp_path):
+    runs = [
+        run(tmp_path / f"{mode}-{which}", 40 * outcome, which, mode=mode)
+        for mode in ("isolated", "unified")
+        for which, outcome in (("none", "s"), ("camera:3", "t"))
+    ]
+    sentence = conclude_runs(["a", "b", "c", "d"], runs).sentence
+    assert sentence.startswith("camera:3 in isolated costs most of 2 perturbed runs: 0 % against 100 %")
+    assert sentence.endswith("; 2 are shown to cost more than the margin.")
+
+
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [(40, "Too few pairs to tell whether success suffers"), (200, "Success suffers by less")],
