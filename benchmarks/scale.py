@@ -105,7 +105,7 @@ class Stopwatch(EvaluationConsole):
 def play(
     folder: str, execution: ExecutionConfig, *, suite: str, episodes: int, steps: int, **options: Any
 ) -> tuple[Run, Ended, list[Ended]]:
-    """Play a suite's first task; returns the run, the episode after which all worlds are open, later ones."""
+    """Play a suite's first task; returns the run, the end at which all worlds are open, and later ends."""
     worlds = execution.num_envs
     config = RunConfig(
         suites=(suite,),
