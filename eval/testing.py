@@ -37,8 +37,8 @@ def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1
         UsageError: It is not a policy.
     """
     name = getattr(policy, "__name__", type(policy).__name__)
-    acts: Any = open_python(name, {}, given=policy).in_world
-    policy = acts(None, None)
+    in_world: Any = open_python(name, {}, given=policy).in_world
+    policy = in_world(None, None)  # it reads no world
     before = copy.deepcopy(observation)
     first = _episode(policy, _ONE, observation, replan_steps)
     assert np.array_equal(observation.state, before.state), "act() changed the observation's state"

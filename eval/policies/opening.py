@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from configs.schema import PolicyConfig, RunConfig
 from contracts.errors import UsageError
@@ -24,8 +23,7 @@ def open_policies(
     a class is made several times. Refuses a checkpoint, class or server that is not available.
     """
     policy, assumed, size = resolved.policy, resolved.assumed, variants[0].batch_size
-    given = str(policy.target), policy.kwargs
-    how: dict[str, Any]
+    target, kwargs = str(policy.target), policy.kwargs
     if policy.kind == "oxygen":
         from eval.policies.engine import open_engine  # compiles
 
@@ -33,16 +31,26 @@ def open_policies(
     elif policy.kind == "python":
         from eval.policies.python import open_python
 
-        how = {"batch_size": size, "assumed": assumed, "notify": notify, "given": resolved.given}
-        loaded = [open_python(*given, worlds=worlds, **how)] * len(variants)
+        opened = open_python(
+            target,
+            kwargs,
+            worlds=worlds,
+            batch_size=size,
+            assumed=assumed,
+            notify=notify,
+            given=resolved.given,
+        )
+        loaded = [opened] * len(variants)
     elif policy.kind == "lerobot":
         suite = assumed.interface
-        loaded = [_lerobot(policy)(*given, suite=suite, worlds=worlds, batch_size=size)] * len(variants)
+        opened = _lerobot(policy)(target, kwargs, suite=suite, worlds=worlds, batch_size=size)
+        loaded = [opened] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
-        how = {"notify": notify, "modes": [variant.mode for variant in variants], "assumed": assumed}
-        loaded = [open_websocket(*given, worlds=worlds, **how)] * len(variants)
+        modes = [variant.mode for variant in variants]
+        opened = open_websocket(target, kwargs, notify=notify, modes=modes, worlds=worlds, assumed=assumed)
+        loaded = [opened] * len(variants)
     else:
         from eval.policies.scripted import open_scripted
 
