@@ -158,11 +158,12 @@ def _remarks_on(config: RunConfig, plan: EpisodePlan) -> Iterator[str]:
     if config.protocol and (elsewhere := load(ProtocolConfig, config.protocol).elsewhere):
         yield f"Protocol {config.protocol} is followed, except: {elsewhere}."
     for suite in plan.suites.values() if config.only_available else ():
-        if missing := [task for task in suite.tasks() if task.missing]:
-            here = {task.category for task in suite.tasks() if not task.missing}
+        tasks = [each for each in suite.tasks() if each.task_id in config.task_ids or not config.task_ids]
+        if missing := [task for task in tasks if task.missing]:
+            here = {task.category for task in tasks if not task.missing}
             gone = dict.fromkeys(task.category for task in missing if task.category not in here)
             lost = f", all of {' and '.join(gone)} among them" if gone else ""
-            count = f"{len(missing)} of {len(suite.tasks())} tasks"
+            count = f"{len(missing)} of {len(tasks)} tasks"
             yield f"{suite.protocol.name}: {count} lack assets and are left out{lost}."
 
 

@@ -38,11 +38,13 @@ def test_only_available_leaves_out_what_the_assets_lack_and_a_task_is_played_onc
         _played(only_available=True, task_ids=(3, 4))
 
 
-def test_a_run_says_what_only_available_leaves_out(tmp_path):
+@pytest.mark.parametrize(("task_ids", "count"), [((), "3 of 8"), ((0, 3), "1 of 2")])
+def test_a_run_says_which_of_the_asked_tasks_only_available_leaves_out(task_ids, count, tmp_path):
     asked = {"policy": "noop", "suites": (SUITE,), "assets": "standins", "only_available": True}
+    asked |= {"task_ids": task_ids}
     how = {"given": asked, "execution": ExecutionConfig(), "output_dir": tmp_path}
     (remark,) = prepare_options(asked, **how).remarks
-    assert remark.startswith(f"{SUITE}: 3 of 8 tasks lack assets and are left out, all of Light Conditions")
+    assert remark.startswith(f"{SUITE}: {count} tasks lack assets and are left out, all of Light Conditions")
 
 
 def test_per_category_draws_the_same_tasks_of_each_whatever_else_is_played():
