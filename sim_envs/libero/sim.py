@@ -315,9 +315,10 @@ class LiberoSim(World):
         else:
             state, needed = get_init_state(self.task, init_id), 1 + self._model.nq + self._model.nv
             if len(state) != needed:
-                raise UsageError(
-                    f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: "
-                    f"its initial states have {len(state)} numbers, the model needs {needed}"
+                raise TaskError(
+                    f"{self.task.states_file} has initial states of {len(state)} numbers, and the model of "
+                    f"{self.task.suite} task {self.task.task_id} needs {needed} with assets "
+                    f"{self.assets.name!r}; give states of this task, or other assets"
                 )
             env_seed, earlier_resets = self._env_seed.draws(init_id, seed)
             self._reset_env(env_seed, earlier_resets)

@@ -248,6 +248,16 @@ def test_a_goal_that_is_met_or_out_of_reach_is_said(folder, standins):
         world.reset(init_id=0, seed=7, settle_steps=20)
 
 
+def test_states_of_another_task_are_one_line(folder, standins):
+    np.save(folder / "bottle_on_stove.npy", np.zeros((2, 7)))
+    suite = mine(folder, standins, init_states="bottle_on_stove.npy")
+    with (
+        opened(suite) as world,
+        pytest.raises(TaskError, match=r"bottle_on_stove\.npy has initial states of 7 numb"),
+    ):
+        world.reset(init_id=0, seed=7, settle_steps=0)
+
+
 @pytest.mark.slow
 def test_a_suite_of_one_s_own_conforms_and_its_expert_solves_it(folder, standins):
     suite = mine(folder, standins)
