@@ -45,6 +45,12 @@ class AdvanceResult:
 class TaskError(UsageError):
     """A fault of the task, which its other episodes have, too: it ends the evaluation."""
 
+    @classmethod
+    def solved_at_start(cls, task: object, init_id: int) -> "TaskError":
+        """The error for a task, or its file, whose goal is met before anything has been done."""
+        where = f"the goal is true at the start of initial state {init_id}"
+        return cls(f"{task}: {where}; change it, or where things begin")
+
 
 class PhysicsError(RuntimeError):
     """The physics diverged under finite actions. Counts as a failure of the policy."""

@@ -15,7 +15,7 @@ from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene, Rubric
 from sim_envs.rendering import Cameras
 from sim_envs.truth.tracker import EpisodeTruth
-from sim_envs.world import AdvanceResult, World, checked_actions
+from sim_envs.world import AdvanceResult, TaskError, World, checked_actions
 
 ACTION_SIZE = 8  # seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)
 _VISUAL_GROUP = 1
@@ -63,6 +63,8 @@ class DroidSim(World):
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.rubric = Rubric(self.station)
         self._tracker = EpisodeTruth(lambda: DroidScene(self.rubric), control_hz=CONTROL_HZ)
+        if all(map(self.rubric.holds, self.task.rubric)):
+            raise TaskError.solved_at_start(f"task {self.task.name}", init_id)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:

@@ -353,10 +353,7 @@ class LiberoSim(World):
         )
         self._tracker = EpisodeTruth(scene, control_hz=CONTROL_HZ)
         if self.task.is_own and self.progress() == 1.0:
-            raise TaskError(
-                f"{self.task.bddl_file}: the goal is true at the start of initial state {init_id}; change "
-                "it, or where things begin"
-            )
+            raise TaskError.solved_at_start(self.task.bddl_file, init_id)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:

@@ -28,6 +28,7 @@ from sim_envs.droid.variation import distractors, place_distractors
 from sim_envs.suite import open_suite
 from sim_envs.truth.tracker import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
+from sim_envs.world import TaskError
 from tests.sim_envs.conftest import told_by
 from tests.sim_envs.vocabulary import carried, tokens
 
@@ -83,6 +84,12 @@ def test_a_task_of_ones_own_needs_no_code(tmp_path, beside):
     (tmp_path / "task.yaml").unlink()
     with pytest.raises(UsageError, match=r"no task file .*; give its path from the suite's file"):
         open_suite(str(suite_file))
+
+
+def test_a_goal_that_is_true_at_the_start_is_refused(begin_droid, tmp_path):
+    task = changed(tmp_path, "rubric", [{"kind": "upright", "object": "cube"}])
+    with pytest.raises(TaskError, match="cube_in_bowl: the goal is true at the start of initial state 3"):
+        begin_droid(task, init_id=3)
 
 
 @pytest.mark.parametrize("suite", SUITES)
