@@ -10,7 +10,6 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from configs.exits import DeferredSignals, is_disk_full
 from contracts.episode import EpisodeKey, Outcome
-from contracts.errors import UsageError
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd
 from contracts.text_source import OWN
@@ -97,12 +96,12 @@ class WorldCache:
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
-        """The world of a task, in place of another one; a world without a method is a UsageError."""
+        """The world of a task, in place of another one; a world without a method is a TaskError."""
         if self._world is None or self._open != plan.world:
             self.close()
             world, methods = plan.suite.open(plan.task), [name for name in vars(World) if name[0] != "_"]
             if lacking := [f"{name}()" for name in methods if not callable(getattr(world, name, None))]:
-                raise UsageError(
+                raise TaskError(
                     f"the world of {plan.task.suite} lacks {' and '.join(lacking)} of sim_envs.world.World; "
                     "add what is missing"
                 )

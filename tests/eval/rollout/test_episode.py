@@ -22,12 +22,12 @@ from eval.records.reader import read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from eval.rollout import recorder
-from eval.rollout.episode import EpisodeJob, LoadedVariant, run_episode
+from eval.rollout.episode import EpisodeJob, LoadedVariant, WorldCache, run_episode
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
 from sim_envs.fake import FakeWorld
-from sim_envs.world import AdvanceResult, PhysicsError
+from sim_envs.world import AdvanceResult, PhysicsError, TaskError
 from tests.eval.doubles import FakePolicy, libero_object, opened, text_finished
 from tests.eval.factory import compare
 from tests.eval.rollout.scaled import played, timeless
@@ -70,6 +70,12 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
     job = EpisodeJob(variant=0, task=0, key=KEY)
     with DeferredSignals() as interrupts:
         return run_episode(variant, job, worlds=worlds, interrupts=interrupts, fatal=fatal), worlds
+
+
+def test_a_world_without_a_method_ends_the_run(plan, monkeypatch):
+    monkeypatch.setattr(plan.suite, "open", lambda task: object())
+    with pytest.raises(TaskError, match=r"the world of libero_object lacks reset\(\) and advance\(\) and "):
+        WorldCache().of(plan)
 
 
 class Diverging(FakeWorld):
