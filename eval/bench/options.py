@@ -198,8 +198,8 @@ def _check_profile(
         raise UsageError(f"{flag}: the file exists and is not replaced; name another")
     if missing := [mode.value for mode in _FOR_PROFILE if mode not in modes]:
         raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
-    if len(workloads) > 1 or len(adapters) > 1:
-        raise UsageError(f"{flag}: a profile is of one workload, not {len(workloads) * len(adapters)}")
+    if (count := len(workloads) * len(adapters)) > 1:
+        raise UsageError(f"{flag}: a profile is of one workload, not {count}; give one value of each option")
     (workload,) = workloads
     if workload.robots > 1 or workload.arrivals != "every:1":
         raise UsageError(
