@@ -63,11 +63,11 @@ def perturbations_table(rows: Sequence[PerturbedRow], title: str = "") -> Table:
 
 
 def conclude_perturbed(rows: Sequence[PerturbedRow]) -> str:
-    """The perturbation that costs most, with its interval."""
-    known = [row for row in rows if row.pairs.ci95 is not None]
-    if not known:
+    """The perturbation that costs most, with its interval, of those without too many errors."""
+    rows = [row for row in rows if row.verdict is not Verdict.TOO_MANY_ERRORS]
+    if not rows:
         return "No verdict: too many episodes ended in an error."
-    worst = min(known, key=lambda row: (row.pairs.difference or 0.0, row.run.perturb))
+    worst = min(rows, key=lambda row: (row.pairs.difference or 0.0, row.run.perturb))
     in_modes = len({row.run.mode for row in rows}) > 1
     name = format_perturbations(worst.run.perturb) + (f" in {worst.run.mode}" if in_modes else "")
     pairs, interval = worst.pairs, worst.pairs.ci95

@@ -68,6 +68,14 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
     )
 
 
+def test_a_perturbed_run_with_too_many_errors_is_not_in_the_sentence(tmp_path, runs):
+    broken = run(tmp_path / "broken", "t" * 20 + "e" * 20, "robot:3")
+    labels = ["control", "light:3", "camera:3", "robot:3"]
+    sentence = conclude_runs(labels, [*runs, broken]).sentence
+    assert sentence.startswith("camera:3 costs most of 2 perturbations: ")
+    assert conclude_runs(["a", "b"], [runs[0], broken]).sentence.startswith("No verdict: too many")
+
+
 def test_perturbed_runs_in_several_modes_are_not_counted_as_perturbations(tmp_path):
     runs = [
         run(tmp_path / f"{mode}-{which}", 40 * outcome, which, mode=mode)
