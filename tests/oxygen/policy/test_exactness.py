@@ -75,6 +75,14 @@ def texts_of(served, requests, *, company=()):
     return [written[each.slot].tolist() for each in requests]
 
 
+def test_a_robots_actions_do_not_depend_on_what_the_others_see(served):
+    alone = [np.asarray(served.denoise(served.prefill(seen_by([1, n, n + 1])), [7, n, 9], [3, 0, n]))[0]
+             for n in (10, 20, 30)]  # fmt: skip
+    assert len({each.tobytes() for each in alone}) == 1
+    moved = np.asarray(served.denoise(served.prefill(seen_by([5, 6, 1])), [0, 0, 7], [0, 0, 3]))
+    assert moved[0].tobytes() != alone[0].tobytes()
+
+
 def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occupancy(served):
     rng = np.random.default_rng(0)
     pool, texts = served.empty()
