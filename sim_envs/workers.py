@@ -224,8 +224,8 @@ def _run_worker(number: int, connection: Connection, parent: int) -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has ended already
             return
+        pipe = _PipeConnection(number, connection)
         try:
-            pipe = _PipeConnection(number, connection)
             while True:
                 around: _Surroundings = pipe.receive()
                 begin_in(around.folder)
@@ -242,7 +242,7 @@ def _run_worker(number: int, connection: Connection, parent: int) -> None:
                 pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
             except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
                 error = RuntimeError(f"{type(error).__name__}: {error}")
-            connection.send(_WorkerFailed(error))
+            pipe.send(_WorkerFailed(error))
 
 
 TIMEOUT_S = 3600.0  # default time limit of a job

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from contracts.errors import UsageError
 from sim_envs import gl
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob, WorkerConnection, run_in_workers
 
@@ -52,10 +53,23 @@ def device(connection: WorkerConnection) -> Iterator[Callable[[int], tuple[int, 
     yield lambda _: (connection.worker, os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
-def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
+@contextlib.contextmanager
+def failing_late(mark: Path, connection: WorkerConnection) -> Iterator[Callable[[int], None]]:
+    """Fails only when it has been told to end."""
+
+    def run(_: int) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        mark.touch()
+        signal.sigwait({signal.SIGTERM})
+        raise ValueError("too late")
+
+    yield run
+
+
+def results_of(runner, jobs, *, workers, job_ended=lambda worker: None, check=lambda: None):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
     handler = SimpleNamespace(poll=lambda: math.inf, job_ended=job_ended, handle=pytest.fail)
-    how = {"workers": workers, "check": lambda: None, "handler": handler, "timeout_s": 1.0}
+    how = {"workers": workers, "check": check, "handler": handler, "timeout_s": 1.0}
     return dict(run_in_workers(runner, queue, **how))
 
 
@@ -87,6 +101,16 @@ def test_a_worker_that_died_between_two_jobs_is_replaced_before_the_second(tmp_p
     runner = functools.partial(hungry, tmp_path / "mark")
     found = results_of(runner, [SATED, STARVED_ONCE], workers=1, job_ended=die_after_the_first)
     assert found == {SATED: 0, STARVED_ONCE: 0}, "a retry is left for the second"
+
+
+def test_a_worker_that_fails_after_all_were_stopped_says_nothing(tmp_path, capfd):
+    def check():
+        if (tmp_path / "mark").exists():
+            raise UsageError("another has failed")
+
+    with pytest.raises(UsageError, match="another has failed"):
+        results_of(functools.partial(failing_late, tmp_path / "mark"), [0], workers=1, check=check)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow
