@@ -112,11 +112,12 @@ def check_submodules(name: str) -> None:
     folder = str(dist.locate_file(""))
     owned = {os.path.normpath(f"{folder}/{file}") for file in dist.files or ()}
     roots = tuple(f"{module}." for module in _modules(dist))
-    for module, loaded in list(sys.modules.items()):
-        file = getattr(loaded, "__file__", None)
-        if not file or not module.startswith(roots) or os.path.normpath(file) in owned:
-            continue
-        if os.path.realpath(file) not in map(os.path.realpath, owned):  # through other links
+    files = {module: getattr(loaded, "__file__", None) or "" for module, loaded in list(sys.modules.items())}
+    parts = {module: file for module, file in files.items() if module.startswith(roots)}
+    strange = {module: file for module, file in parts.items() if file and os.path.normpath(file) not in owned}
+    resolved = set(map(os.path.realpath, owned)) if strange else set()  # modules may come through other links
+    for module, file in strange.items():
+        if os.path.realpath(file) not in resolved:
             raise UsageError(
                 f"{module!r} is imported from {file}, which does not belong to {name} {dist.version}, "
                 f"installed in {dist.locate_file('')}: remove that file"
