@@ -69,7 +69,7 @@ class ReleaseMetadata:
 def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
     """The metadata of OxyGen's server; a run in another mode than the server's is a UsageError."""
     read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
-    check_modes(url, _MODES[read.effective_infer_api], modes)
+    check_modes(url, _MODES[read.effective_infer_api], modes, option="--execution")
     batches = read.effective_infer_api == "continuous_batching"
     if batches == (read.continuous_batching_request_mode is None):
         raise UsageError(

@@ -254,11 +254,11 @@ class RemotePolicy(OpenpiPolicy):
         return {}
 
 
-def check_modes(url: str, served: Mode, modes: Sequence[Mode]) -> None:
-    """Refuse a run in another mode than its server's."""
+def check_modes(url: str, served: Mode, modes: Sequence[Mode], *, option: str = "--mode") -> None:
+    """Refuse a run in another mode than its server's, which its `option` sets."""
     if any(mode != served for mode in modes):
         asked = ", ".join(dict.fromkeys(modes))
-        remedy = f"give --mode {served}, or start the server in another mode"
+        remedy = f"give --mode {served}, or start the server with another {option}"
         raise UsageError(f"{url} runs in mode {served}, and this run is in {asked}; {remedy}")
 
 
