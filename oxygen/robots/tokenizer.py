@@ -104,7 +104,7 @@ def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
 
 
 def load(source: str | Path) -> SentencePieceTokenizer:
-    """Load a SentencePiece model from a path or URL, cached; refuses a file that is none."""
+    """Load a SentencePiece model from a path or URL, cached; refuses any other file."""
     from oxygen.weights.source import fetch
 
     path = fetch(source)

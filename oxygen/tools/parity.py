@@ -91,7 +91,7 @@ class Fixture:
 
 
 def load(path: Path) -> Fixture:
-    """Read a fixture; refuses a file that is none."""
+    """Read a fixture; refuses any other file."""
     arrays = read_npz(path)
     meta = parse_json(str(arrays.pop("meta", "null")), f"meta of {path}")
     if not isinstance(meta, dict) or "tolerance" not in meta:

@@ -8,7 +8,7 @@ from sim_envs.suite import open_suite
 
 
 def _run() -> int:
-    """Also say what to do for the others."""
+    """Print how many tasks run here, and what the others need."""
     suites = [open_suite(f"{PREFIX}{name}") for name in PUBLISHED]
     tasks = [task for suite in suites for task in suite.tasks()]
     lines = [LIBERO_PLUS.available(tasks)]
