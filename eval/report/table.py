@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the bench imports this module where neither Cyclopts nor py
     from eval.records.reader import RunIdentity
 
 
-_MARKDOWN = re.compile(r"[\\`*\[\]<&|~$]|(?<!\w)_|_(?!\w)")
+_MARKDOWN = re.compile(r"[\\`*<&|~$]|(?<=\])\(|(?<!\w)_|_(?!\w)")
 _FORMULA = re.compile(r"\s*[=+@-]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( ?%)?")
 _LATEX = {

@@ -27,7 +27,7 @@ from eval.report.table import (
 )
 from tests.eval.factory import RunBuilder, episode, key, run_rows, scores, write_report
 
-HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
+HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 % [x](y)", "[red]x[/]", "=1+1")
 
 
 def printed(table, width=80, **how):
@@ -58,9 +58,9 @@ def test_cells_are_text_in_every_format():
     assert latex.count(r"\midrule") == 2
     assert "rate\n" not in shown
     assert "[i]t" in shown
-    text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 %"
-    assert in_markdown(text) == r"\<b> a_b \_c\_ ␛\[31m a\|b c \& 5 %"
-    assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \%"
+    text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 % [x](y)"
+    assert in_markdown(text) == r"\<b> a_b \_c\_ ␛[31m a\|b c \& 5 % [x]\(y)"
+    assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \% [x](y)"
     assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n", "records have the headings of all"
 
 
