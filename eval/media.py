@@ -184,7 +184,7 @@ def find_pair(
         f"{side.name} {side.result.outcome.value.replace('_', ' ')} at {side.result.steps / hz:.2f} s"
         for side in sides
     )
-    why = f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}."
+    why = f"{key.suite} task {key.task_id}, init {key.init_id}, seed {key.seed}: {ends}."
     return EpisodePair(sides=sides, why=why, control_hz=hz)
 
 

@@ -35,8 +35,8 @@ class EpisodeVideo:
     The file has a temporary name until it is complete.
 
     Args:
-        stem: Path without outcome and suffix: `videos/libero_object/task00_ep000` becomes
-            `videos/libero_object/task00_ep000_success.mp4`. Missing folders are created.
+        stem: Path without outcome and suffix, another one for every episode: `videos/task00_ep000_seed7`
+            becomes `videos/task00_ep000_seed7_success.mp4`. Missing folders are created.
         control_hz: Control steps per simulated second.
     """
 

@@ -113,6 +113,11 @@ class RunFolder:
         """The latest camera picture of an episode; there only while it runs."""
         return self.path / "queries" / f"{key}.jpg"
 
+    def video_stem(self, key: EpisodeKey) -> Path:
+        """The video of one episode, without what follows its name: `_success.mp4`."""
+        name = f"task{key.task_id:02d}_ep{key.init_id:03d}_seed{key.seed}"
+        return self.path / "videos" / key.suite / name
+
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as it was last written; an unreadable one, or a missing field, is a UsageError."""
         if not self.manifest_path.exists():

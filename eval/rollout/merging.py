@@ -148,13 +148,17 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
 
             for key, (shard, result) in run.episodes.items():
                 files = [(shard.queries_path(key), folder.queries_path(key))]
-                if result.video is not None:
-                    files.append((shard.path / result.video, folder.path / result.video))
+                kept = result
+                if result.video is not None:  # former names lack the seed
+                    stem = folder.video_stem(key)
+                    video = stem.with_name(f"{stem.name}_{result.outcome}.mp4")
+                    files.append((shard.path / result.video, video))
+                    kept = dataclasses.replace(result, video=str(video.relative_to(folder.path)))
                 for source, target in files:
                     if source.exists():
                         target.parent.mkdir(parents=True, exist_ok=True)
                         shutil.copy2(source, target)
-                folder.append(result)
+                folder.append(kept)
             write_json(folder.results_path, results_of(RunRows(RunRecords(folder))))
             folder.write_manifest(manifest)
             written.append(folder)

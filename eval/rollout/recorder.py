@@ -84,8 +84,7 @@ class EpisodeRecorder:
         if config.video != "none" and (problem := encoder_problem()) is not None:
             self._video_error = problem
         elif config.video != "none":
-            stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
-            self._video = EpisodeVideo(stem, control_hz=hz)
+            self._video = EpisodeVideo(folder.video_stem(key), control_hz=hz)
         path = folder.queries_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("wb")

@@ -52,7 +52,8 @@ def test_an_episode_that_only_one_solved_comes_first_then_the_one_whose_lengths_
     change(runs[1], 0, outcome=Outcome.TIMEOUT)
     pair = find_pair(*map(RunRecords, runs))
     assert pair.sides[0].result.key.task_id == 0
-    assert pair.why == "libero_object task 0, init 0: isolated success at 0.35 s, unified timeout at 0.35 s."
+    ends = "isolated success at 0.35 s, unified timeout at 0.35 s."
+    assert pair.why == f"libero_object task 0, init 0, seed 7: {ends}"
     assert find_pair(*map(RunRecords, runs), task_ids=(1,), init_ids=(0,)).sides[0].result.key.task_id == 1
     change(runs[0], 0, video=None)
     assert find_pair(*map(RunRecords, runs)).sides[0].result.key.task_id == 1

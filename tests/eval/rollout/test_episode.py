@@ -59,7 +59,7 @@ def plan() -> TaskPlan:
     return TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
 
 
-def run(tmp_path, plan, world, policy, video="all", fatal=()):
+def run(tmp_path, plan, world, policy, video="all", fatal=(), key=KEY):
     worlds = OneWorld(world)
     variant = LoadedVariant(
         run=Run(config=RunConfig(video=video), folder=RunFolder(tmp_path)),
@@ -67,7 +67,7 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
         policy=opened(policy),
         record=EpisodeRecorder,
     )
-    job = EpisodeJob(variant=0, task=0, key=KEY)
+    job = EpisodeJob(variant=0, task=0, key=key)
     with DeferredSignals() as interrupts:
         return run_episode(variant, job, worlds=worlds, interrupts=interrupts, fatal=fatal), worlds
 
@@ -133,7 +133,7 @@ def test_a_solved_episode_and_its_query_log(tmp_path, plan):
     assert result.compiles_after_warm_up == 0
     assert result.latency_ms["action"] == Quantiles(p50=2.0, p95=2.0, p99=2.0)
     assert result.policy_s == pytest.approx(0.015)
-    assert result.video == "videos/libero_object/task00_ep003_success.mp4"
+    assert result.video == "videos/libero_object/task00_ep003_seed7_success.mp4"
     assert (tmp_path / result.video).stat().st_size > 0
     assert not worlds.closed
     lines = [json.loads(line) for line in RunFolder(tmp_path).queries_path(KEY).read_text().splitlines()]
@@ -214,15 +214,26 @@ def test_what_fails_is_recorded_with_its_traceback(tmp_path, plan, outcome, worl
     result, worlds = run(tmp_path, plan, world, FakePolicy(**policy))
     assert (result.outcome, result.steps, worlds.closed) == (outcome, steps, 1)
     if steps:
-        assert result.video == f"videos/libero_object/task00_ep003_{outcome}.mp4"
+        assert result.video == f"videos/libero_object/task00_ep003_seed7_{outcome}.mp4"
     assert result.error.startswith(complaint)
     assert result.traceback.startswith("Traceback (most recent call last)")
     assert complaint.split(":")[0] in result.traceback
 
 
+def test_each_seed_of_an_initial_state_has_its_own_video(tmp_path, plan):
+    of_seeds = {seed: dataclasses.replace(KEY, seed=seed) for seed in (7, 77)}
+    first, second = (
+        run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(), key=key)[0].video
+        for key in of_seeds.values()
+    )
+    assert first == "videos/libero_object/task00_ep003_seed7_success.mp4"
+    assert second == "videos/libero_object/task00_ep003_seed77_success.mp4"
+    assert (tmp_path / first).is_file()
+
+
 def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video(tmp_path, plan):
     failed, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1), video="failures")
-    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_error.mp4"]
+    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_seed7_error.mp4"]
     assert failed.video is not None
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(interrupted_at=1), video="failures")

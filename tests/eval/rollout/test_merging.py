@@ -1,5 +1,6 @@
 """Shards joined are the run that was not divided; what does not belong together is refused."""
 
+import dataclasses
 import datetime as dt
 import os
 from pathlib import Path
@@ -72,6 +73,20 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     joined = joined_as_whole(config, [shards[2], shards[0], shards[1]], tmp_path)
     assert len(joined.read_manifest()["attempts"]) == 3
     assert joined.results_path.is_file()
+
+
+def test_videos_of_shards_that_were_named_without_the_seed_stay_apart(config, tmp_path):
+    parts = [shard(config, None, tmp_path / str(seed), seeds=(seed,)) for seed in (1, 2)]
+    for part in parts:
+        for key, episode in read_episodes(part).items():
+            name = f"videos/{key.suite}/ep{key.init_id}_success.mp4"
+            (part.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (part.path / name).write_text(str(key))
+            part.append(dataclasses.replace(episode, video=name))
+    (joined,) = merge(parts, tmp_path / "joined")
+    videos = {key: joined.path / episode.video for key, episode in read_episodes(joined).items()}
+    assert {str(key) for key in videos} == {path.read_text() for path in videos.values()}
+    assert len(videos) == 16
 
 
 def test_a_shard_of_a_version_that_lacked_an_option_had_its_default(config, shards, tmp_path):
