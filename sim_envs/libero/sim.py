@@ -361,7 +361,6 @@ class LiberoSim(World):
         success, failed, path = False, False, [self._state[:3].copy()]
         for action in actions:
             success = self._control_step(action)
-            self.perturber.step()
             failed = self._failed
             path.append(self._state[:3].copy())
             if success or failed:
@@ -575,6 +574,8 @@ class LiberoSim(World):
                 self._expose()
         if self._noise is not None:
             self._noise.step()
+        if self.perturber.step():  # pictures, truth and success are of the changed scene
+            self._cameras.capture(self._data)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise PhysicsError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"

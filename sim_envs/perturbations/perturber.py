@@ -53,13 +53,14 @@ class Perturber:
             if part.at_s is None:
                 self._apply(part)
 
-    def step(self) -> None:
-        """One control step of the episode has passed."""
+    def step(self) -> bool:
+        """One control step of the episode has passed. Returns whether a change of the scene came with it."""
         self._step += 1
-        for part in list(self._later):
-            if (part.at_s or 0.0) * self._control_hz <= self._step:
-                self._later.remove(part)
-                self._apply(part)
+        due = [part for part in self._later if (part.at_s or 0.0) * self._control_hz <= self._step]
+        for part in due:
+            self._later.remove(part)
+            self._apply(part)
+        return any(find_dimension(part.dimension).medium == "scene" for part in due)
 
     def without(self, names: Mapping[str, object]) -> None:
         """Do not perturb these objects from now on."""
@@ -98,6 +99,7 @@ class Perturber:
         for severity, attempt in itertools.product(severities, range(most)):
             draws = np.random.default_rng([self._digest, seed_of(part.dimension), attempt])
             if dimension.change(scene, severity, draws):
+                scene.light()
                 return
             self.redraws += 1
             scene.look(looks)

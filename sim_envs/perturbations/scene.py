@@ -61,7 +61,7 @@ class Scene:
     def seen(self) -> Float64[np.ndarray, " wanted"]:
         """The share of the geoms of each wanted body that the camera sees: within the image, not hidden."""
         data, camera, found = self.data, self.bounds.camera, []
-        mujoco.mj_camlight(self.model, data)
+        self.light()
         eye, axes = data.cam_xpos[camera].copy(), data.cam_xmat[camera].reshape(3, 3).copy()
         height = _EDGE * np.tan(np.radians(self.model.cam_fovy[camera]) / 2)
         hit = np.zeros(1, np.int32)
@@ -92,6 +92,10 @@ class Scene:
         """Restore arrays of `looks`."""
         for name, value in values.items():
             self._changeable[name][:] = value
+        self.light()
+
+    def light(self) -> None:
+        """Put cameras and lights where the model has them now."""
         mujoco.mj_camlight(self.model, self.data)
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:

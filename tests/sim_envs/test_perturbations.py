@@ -176,6 +176,19 @@ def test_a_change_at_a_time_comes_then(world):
     assert (looks(world)["geom_rgba"] != plain["geom_rgba"]).any()
 
 
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("after", [0, 2])
+def test_the_first_picture_after_a_change_shows_all_of_it(world, name, after):
+    still = np.append(np.zeros(7), 0.0)[None]
+    begun(world, f"{name}:5" if after == 0 else f"{name}:5@{after / 15:.3f}s", settle_steps=20)
+    for _ in range(after):
+        world.advance(still)
+    first = next(iter(world.observe().images.values()))
+    world.advance(still)
+    second = next(iter(world.observe().images.values()))
+    assert np.abs(first.astype(float) - second).mean() < 0.1
+
+
 @pytest.mark.parametrize("setting", [2, 12, 22, 32, 42])
 def test_noise_takes_pictures_of_any_size(setting):
     picture = np.random.default_rng(0).integers(0, 256, (90, 300, 3), np.uint8)

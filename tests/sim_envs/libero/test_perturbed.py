@@ -77,3 +77,12 @@ def test_looks_change_pictures_and_no_physics(sim, text):
 def test_the_expert_solves_it(sim, text):
     perturbed_world(sim, parse_perturbations(text))
     assert attempt(sim, Expert(sim)).success
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["camera", "light", "background", "layout"])
+def test_a_change_at_a_time_is_in_the_picture_of_that_time(sim, name):
+    begun(sim, f"{name}:5@0.1s").advance(HOLD[:2])
+    first = sim.observe().images["image"].astype(float)
+    sim.advance(HOLD[:1])
+    assert np.abs(first - sim.observe().images["image"]).mean() < 0.5
