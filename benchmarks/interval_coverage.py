@@ -118,7 +118,10 @@ def seeds(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
         for _ in repeat(_BOOTSTRAPS[n]):
             solved = [_alike(rng, n, rate, alike).tolist() for _ in range(2)]
             found.append(rate_95(solved[0], states))
-            a, b = (Outcomes(solved=each, states=states, seeds=()) for each in solved)
+            a, b = (
+                Outcomes(solved=each, states=states, seeds=(), n_errors=0, n_episodes=len(each))
+                for each in solved
+            )
             table = PairTable(n_episodes=len(states), a=a, b=b)
             differences.append(table.ci95)
             unpaired.append(dataclasses.replace(table, paired=False).ci95)

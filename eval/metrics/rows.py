@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from contracts.episode import EpisodeKey, EpisodeResult, Outcome, graded_only, solved, states_of
 from contracts.latency import Quantiles
@@ -49,6 +49,18 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> Rate | None:
     """The success rate of graded episodes; None without one."""
     graded = graded_only(episodes)
     return success_rate([*map(solved, graded)], states_of(graded))
+
+
+def rates_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """The fields of a row that are rates of all its episodes."""
+    graded, rate = graded_only(episodes), rate_of(episodes)
+    has_errors = len(graded) < len(episodes)
+    return {
+        "pc_success": None if rate is None else rate.percent,
+        "pc_success_ci95": None if rate is None else rate.interval,
+        "pc_with_errors": 100 * sum(map(solved, graded)) / len(episodes) if has_errors else None,
+        "seeds": Seeds.of((episode.key.seed, solved(episode)) for episode in graded),
+    }
 
 
 Kinds = Mapping[str, Sequence[EpisodeResult]]
@@ -140,10 +152,11 @@ class Row(SimulatedTime):
     n_without_truth: int = 0
     pc_success: float | None = None
     pc_success_ci95: Interval | None = None  # Wilson's, over initial states
+    pc_with_errors: float | None = None  # if errors were failures, as openpi counts them; None without errors
     seeds: Seeds | None = None  # None with one seed
     pc_progress: float | None = None  # mean; None unless all episodes have recorded it
     pc_progress_ci95: Interval | None = None  # 95 % bootstrap interval; None also if all values are equal
-    mean_steps: float | None = None  # None also if an imported run does not have them
+    mean_steps: float | None = None  # None unless all episodes have recorded them
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
     control_steps: ControlSteps | None = None
@@ -158,11 +171,6 @@ class Row(SimulatedTime):
     successes: Sequence[bool] = ()  # of each episode
     videos: Sequence[str] = ()  # paths in the run's folder
     wall_s: float = 0.0  # wall time of all episodes, errors included
-
-    @property
-    def pc_with_errors(self) -> float | None:
-        """The success rate if errors were failures, as openpi counts them; None without errors."""
-        return 100 * self.n_success / (self.n_episodes + self.n_errors) if self.n_errors else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,7 +192,7 @@ def row_of(
     Latency quantiles are wall times over all queries. `limits_s` is each suite's step limit in simulated
     seconds, as far as it is known.
     """
-    graded, rate = graded_only(episodes), rate_of(episodes)
+    graded = graded_only(episodes)
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
     compiles = [e.compiles_after_warm_up for e in graded if e.compiles_after_warm_up is not None]
@@ -195,18 +203,17 @@ def row_of(
     ages = [age for each in of_queries for age in each.prompt_ages]
     progress = [episode.progress for episode in graded if episode.progress is not None]
     progress = progress if len(progress) == len(graded) else []
+    has_steps = all(episode.steps or episode.simulated_s is not None for episode in graded)
     return Row(
         n_episodes=len(graded),
         n_success=sum(map(solved, graded)),
         n_invalid_actions=sum(episode.outcome is Outcome.INVALID_ACTION for episode in graded),
         n_errors=len(episodes) - len(graded),
         n_without_truth=sum(episode.truth_error is not None for episode in graded),
-        pc_success=None if rate is None else rate.percent,
-        pc_success_ci95=None if rate is None else rate.interval,
-        seeds=Seeds.of((episode.key.seed, solved(episode)) for episode in graded),
+        **rates_of(episodes),
         pc_progress=100 * statistics.fmean(progress) if progress else None,
         pc_progress_ci95=scaled(mean_95(progress, states_of(graded)), 100) if progress else None,
-        mean_steps=statistics.fmean(each.steps for each in graded) if any(e.steps for e in graded) else None,
+        mean_steps=statistics.fmean(each.steps for each in graded) if graded and has_steps else None,
         **vars(summarize_time(graded, limits_s)),
         latency_ms={stage: summary for stage, summary in latency_ms.items() if summary is not None},
         charged_ms=Charged(

@@ -202,7 +202,8 @@ class Outcomes:
     solved: Sequence[bool]
     states: Sequence[Hashable]  # episodes of other seeds share them
     seeds: Sequence[int]
-    n_errors: int = 0  # episodes that ended in an error
+    n_errors: int  # episodes that ended in an error
+    n_episodes: int  # all of the run, those among them
 
     @classmethod
     def of(cls, graded: Sequence[EpisodeResult], all_of_run: Sequence[EpisodeResult]) -> Self:
@@ -212,6 +213,7 @@ class Outcomes:
             states=states_of(graded),
             seeds=[episode.key.seed for episode in graded],
             n_errors=sum(episode.outcome is Outcome.ERROR for episode in all_of_run),
+            n_episodes=len(all_of_run),
         )
 
     @property
@@ -276,7 +278,7 @@ class PairTable:
     @property
     def has_too_many_errors(self) -> bool:
         """Whether there are too many errors, or too few graded episodes, for a verdict."""
-        return not self.graded or exceeds(max(self.a.n_errors, self.b.n_errors), self.n_episodes)
+        return not self.graded or any(exceeds(of.n_errors, of.n_episodes) for of in (self.a, self.b))
 
     @property
     def size(self) -> str:

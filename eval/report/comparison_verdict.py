@@ -94,8 +94,9 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         raise UsageError(f"a margin of {margin:g} points; give one above 0 and below 100, such as {MARGIN:g}")
     interval, difference = pairs.ci95, pairs.difference
     if interval is None or difference is None or pairs.has_too_many_errors:
-        errors, total = max(pairs.a.n_errors, pairs.b.n_errors), pluralize(pairs.n_episodes, "episode")
-        sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
+        worst = max(pairs.a, pairs.b, key=lambda of: of.n_errors / of.n_episodes)
+        errors = f"{worst.n_errors} of {pluralize(worst.n_episodes, 'episode')}"
+        sentence = f"No verdict: {errors} ended in an error, more than {ERROR_BUDGET:g} %."
         return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
     verdict, needed = verdict_of(interval, margin), None
     lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")

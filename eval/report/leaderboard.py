@@ -25,7 +25,7 @@ from contracts.hashing import hash_of
 from contracts.motion import Static
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import fields_of
-from eval.metrics.rows import Row, RunRows, Seeds, kinds_of, rate_of
+from eval.metrics.rows import Row, RunRows, Seeds, kinds_of, rate_of, rates_of
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, RunRecords, require_runs, warn_skipped
 from eval.report import result_tables as results
@@ -294,21 +294,19 @@ def _average(parts: Mapping[str, Entry], title: str, *, pooled: bool) -> Entry:
     sizes = {row.n_episodes for row in rows}
     totals: Any = {name: sum(getattr(row, name) for row in rows) for name in _ADDED}
     episodes = {key: episode for part in parts.values() for key, episode in part.episodes.items()}
-    rate = rate_of(list(episodes.values())) if pooled or len(sizes) == 1 else None
-    mean = statistics.fmean(row.pc_success or 0.0 for row in rows)
-    average = Row(
-        **totals,
-        pc_success=rate.percent if pooled and rate else mean,
-        seeds=Seeds.of(
-            (seed, rate / 100) for row in rows if row.seeds for seed, rate in row.seeds.rates.items()
-        ),
-        pc_success_ci95=None if rate is None else rate.interval,
-    )
+    rates = rates_of(list(episodes.values()))
+    if not pooled:
+        worst = [row.pc_success or 0.0 if row.pc_with_errors is None else row.pc_with_errors for row in rows]
+        rates["pc_success"] = statistics.fmean(row.pc_success or 0.0 for row in rows)
+        rates["pc_with_errors"] = statistics.fmean(worst) if totals["n_errors"] else None
+        rates["pc_success_ci95"] = rates["pc_success_ci95"] if len(sizes) == 1 else None
+        of_seeds = [each for row in rows if row.seeds for each in row.seeds.rates.items()]
+        rates["seeds"] = Seeds.of((seed, rate / 100) for seed, rate in of_seeds)
     runs = [part.run for part in parts.values()]
     return Entry(
         run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
         suite=title,
-        row=average,
+        row=Row(**totals, **rates),
         episodes=episodes,
         parts=parts,
     )

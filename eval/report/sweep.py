@@ -113,7 +113,7 @@ def _cell(run: Run, rows: RunRows) -> Cell:
     episodes = [episode for _, episode in sorted(rows.records.episodes.items())]
     timed = [(episode, s) for episode in episodes if (s := episode.success_s) is not None]
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
-    texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
+    texts = sum(episode.requests.finished for episode in graded_only(episodes))
     return Cell(
         **vars(overall),
         run=identity.run_id,

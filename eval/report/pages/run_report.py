@@ -371,8 +371,11 @@ def _tasks_table(runs: Sequence[ReportedRun]) -> Table:
 
 
 def _differ(runs: Sequence[ReportedRun], key: EpisodeKey) -> bool:
-    played = [run.episodes[key] for run in runs if key in run.episodes]
-    return _paired(runs) and len({solved(each) for each in graded_only(played)}) > 1
+    return _paired(runs) and len({solved(each) for each in _graded(runs, key)}) > 1
+
+
+def _graded(runs: Sequence[ReportedRun], key: EpisodeKey) -> list[EpisodeResult]:
+    return graded_only([run.episodes[key] for run in runs if key in run.episodes])
 
 
 def _paired(runs: Sequence[ReportedRun]) -> bool:
@@ -384,10 +387,13 @@ def _differing(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> str:
     """In how many episodes runs differ, in a sentence; of two, also which of them solved these."""
     if not _paired(runs):
         return "Initial states of imported episodes are unknown, so rows are not pairs of episodes."
-    differing = [key for key in keys if _differ(runs, key)]
+    graded = [key for key in keys if len(_graded(runs, key)) > 1]
+    differing = [key for key in graded if _differ(runs, key)]
+    of = pluralize(len(graded), "episode")
+    of += "" if len(graded) == len(keys) else f" (of {len(keys)}) that are graded in several runs"
     if not differing:
-        return "The runs agree in every episode."
-    sentence = f"The runs differ in {len(differing)} of {pluralize(len(keys), 'episode')}"
+        return f"The runs agree in all {of}." if graded else "No episode is graded in several runs."
+    sentence = f"The runs differ in {len(differing)} of {of}"
     if len(runs) == 2:
         alone = (
             f"{sum(solved(r.episodes[key]) for key in differing)} solved by {r.label} alone" for r in runs
@@ -424,7 +430,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
     def agreement(key: EpisodeKey) -> str | None:
         if _differ(runs, key):
             return "differ"
-        return "agree" if _paired(runs) and len(graded_only(played(key))) > 1 else None
+        return "agree" if _paired(runs) and len(_graded(runs, key)) > 1 else None
 
     columns = [
         Column("instruction", lambda key: played(key)[0], lambda e: e.language, html=_link, align="left"),

@@ -14,12 +14,13 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import Outcomes, PairTable, Unpaired
+from eval.report.comparison import Outcomes, PairTable, Unpaired, outcomes_apart
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
     WRONG,
     RunBuilder,
+    apart,
     asked,
     compare,
     episode,
@@ -366,11 +367,19 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
     assert written["staleness_ms"]["narration"] == pytest.approx({"a": 800.0, "b": 400.0})
 
 
+def test_errors_are_counted_of_the_run_that_has_them_where_episodes_are_not_paired():
+    few, many = (apart([episode(key(), "error")] * n + [episode(key())] * (200 - n)) for n in (3, 5))
+    others = apart([episode(key())] * 100)
+    assert not outcomes_apart(few, others).has_too_many_errors
+    for pairs in (outcomes_apart(many, others), outcomes_apart(others, many)):
+        assert judge(pairs).sentence == "No verdict: 5 of 200 episodes ended in an error, more than 2 %."
+
+
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
     counts = {(True, True): both, (True, False): only_a, (False, True): only_b, (False, False): neither}
     a, b = zip(*(pair for pair, count in counts.items() for _ in range(count)), strict=True)
-    known = {"states": range(len(a)), "seeds": [7] * len(a)}
-    sides = Outcomes(solved=a, **known), Outcomes(solved=b, n_errors=errors, **known)
+    known = {"states": range(len(a)), "seeds": [7] * len(a), "n_episodes": len(a) + errors}
+    sides = Outcomes(solved=a, n_errors=0, **known), Outcomes(solved=b, n_errors=errors, **known)
     return PairTable(n_episodes=len(a) + errors, a=sides[0], b=sides[1])
 
 

@@ -419,6 +419,23 @@ def test_categories_are_columns_and_the_total_is_pooled_beside_what_others_publi
     assert "noise was not reproduced" in pi0["doubts"]
 
 
+def test_errors_and_seeds_are_averaged_over_suites_or_pooled_as_the_rate_is(tmp_path):
+    run = RunBuilder.at(tmp_path / "papers/a")
+    for suite in ("libero_spatial", "libero_goal", "libero_10"):
+        run.add_all("tttttttt", suite=suite)
+    run.add_all("se")
+    (row,) = tables([tmp_path / "papers"], error_budget=50)["LIBERO, four suites"][0]
+    assert (row["average"], row["errors as failures"]) == ("25.0 %", "12.5 %")
+    run = RunBuilder.at(tmp_path / "plus/a", suite_hashes=dict.fromkeys(PLUS, "bbbb2222"))
+    for number, suite in enumerate(PLUS):
+        for task_id in range(number + 1):
+            for seed in (7, 8):
+                outcome = "timeout" if task_id or seed == 8 else "success"
+                run.add(episode(key(task_id=task_id, suite=suite, seed=seed), outcome))
+    (row,) = tables([tmp_path / "plus"])["LIBERO-plus, four suites"][0]
+    assert (row["average"], row["over seeds (%)"]) == ("20.0 %", "20.0 ± 28.3")
+
+
 def test_published_scores_of_libero_pro_say_that_the_instruction_did_not_arrive(tmp_path):
     RunBuilder.at(tmp_path / "a").add_all("s", suite="libero_pro_spatial_task", category="Task")
     (published,) = read_leaderboard([tmp_path], published=True).published.values()

@@ -182,6 +182,17 @@ def test_actions_with_another_overlap_are_held_against_skip_with_the_same_schedu
             assert row["success"]["difference"] == 0
 
 
+def test_texts_of_tasks_that_are_not_graded_count_too(finished):
+    runs = [run.folder for run in finished.runs()]
+    for run in runs:
+        lines = [json.loads(line) for line in run.episodes_path.read_text().splitlines()]
+        told = {"texts": {}, "requests": {"requested": 3, "finished": 2}}
+        run.episodes_path.write_text("".join(f"{json.dumps({**line, **told})}\n" for line in lines))
+    record = conclude(finished, [run_rows(run) for run in runs])
+    rates = {round(cell.texts_per_simulated_s, 6) for cell in record.cells}
+    assert rates == {round(2 / 0.35, 6)}, "two texts in 7 steps at 20 Hz"
+
+
 @pytest.mark.parametrize("change", [0.0, 0.01])
 def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, change):
     """All episodes time out, so counts are equal anyway; records without motion do not suffice then."""

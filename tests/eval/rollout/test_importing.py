@@ -94,6 +94,13 @@ def test_what_is_exported_here_is_imported_again(tmp_path, capsys):
         assert len(list(csv.DictReader(lines))) == 8
 
 
+def test_steps_that_some_episodes_lack_have_no_mean(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("task,success,init_id,steps\n0,1,0,100\n0,0,1,\n")
+    run = imported(file, tmp_path, suite="libero_object")
+    assert run_rows(run).overall.mean_steps is None
+
+
 def test_runs_are_paired_where_initial_states_are_known(tmp_path):
     own = played(tmp_path / "own", "ssttt" + "ststt")
     for in_order in (True, False):

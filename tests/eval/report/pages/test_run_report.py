@@ -46,6 +46,18 @@ def test_the_verdict_is_that_of_the_comparison(tmp_path):
     assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}"), "discordant ones come first"
 
 
+def test_episodes_with_errors_are_not_said_to_agree(tmp_path):
+    for number, (other, sentence) in enumerate(
+        {
+            "sste": "The runs differ in 1 of 3 episodes (of 4) that are graded in several runs: ",
+            "ssse": "The runs agree in all 3 episodes (of 4) that are graded in several runs.",
+            "eeee": "No episode is graded in several runs.",
+        }.items()
+    ):
+        runs = two_runs(tmp_path / str(number), "ssss", other)
+        assert sentence in write_report(runs, tmp_path / "out").read_text()
+
+
 def test_a_perturbed_run_is_badged_with_its_perturbation_and_what_else_differs_from_the_protocol(tmp_path):
     run = RunBuilder.at(tmp_path / "run", config={"perturb": "camera:3", "max_steps": 60}).add_all("s")
     page = write_report([run.path], tmp_path / "out").read_text()
