@@ -588,6 +588,12 @@ class VariantsConfig(ScheduledConfig):
                 f"--perturb camera:{self.severities[0]}"
             )
         sets = [self.perturb]
+        if leveled := next((each for each in self.perturb_each if ":" in each), None):
+            name, _, level = leveled.partition(":")
+            raise UsageError(
+                f"--perturb-each {leveled}: severities have an option of their own; write --perturb-each "
+                f"{name} --severities {level.partition('@')[0] or 3}"
+            )
         if self.perturb_each:
             named = [
                 (each.partition("@"), level)

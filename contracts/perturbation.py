@@ -25,15 +25,15 @@ class Perturbation:
     Attributes:
         dimension: What changes.
         severity: How much, from 1 to 5.
-        at_s: Simulated time (s) of the change; None if the episode starts with it.
+        at_s: Simulated time (s) of the change; 0 if the episode starts with it.
     """
 
     dimension: str
     severity: int = _DEFAULT
-    at_s: float | None = None
+    at_s: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.dimension}:{self.severity}" + ("" if self.at_s is None else f"@{self.at_s:g}s")
+        return f"{self.dimension}:{self.severity}" + (f"@{self.at_s:g}s" if self.at_s else "")
 
 
 Perturbations = tuple[Perturbation, ...]
@@ -94,4 +94,4 @@ def _parsed(text: str, others: Iterable[str]) -> Perturbation:
             f"perturbation {text!r}: severity {severity!r} is none of {', '.join(allowed)}; "
             f"did you mean {name}:{nearest}?"
         )
-    return Perturbation(name, int(severity or _DEFAULT), float(time) if rest else None)
+    return Perturbation(name, int(severity or _DEFAULT), float(f"{float(time or 0):g}"))

@@ -305,7 +305,7 @@ def _check_perturbation(part: Perturbation, config: SuiteConfig, media: Sequence
             + ", ".join(can)
         )
     limit_s = config.max_steps / config.control_hz
-    if part.at_s is not None and part.at_s >= limit_s:
+    if part.at_s >= limit_s:
         raise UsageError(
             f"perturbation {part}: an episode of {config.name} ends after {limit_s:g} s "
             f"({config.max_steps} control steps); give a time before"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from contracts.clock import PAUSED, Clock, Replay
 from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import seed_of
+from contracts.latency import steps_in
 from eval.rollout.pricing import open_pricing
 from sim_envs.perturbations.dimension import find_dimension
 from sim_envs.suite import StateSource, Suite, Task, find_suite, open_suite
@@ -58,7 +58,7 @@ class TaskPlan:
                     [self.suite.instruction(key, "held_out")] if dimension.needs_other(part.severity) else []
                 )
                 draws = np.random.default_rng([key.digest(), seed_of(part.dimension)])
-                step = math.ceil((part.at_s or 0.0) * self.protocol.control_hz)
+                step = steps_in(1e3 * part.at_s, self.protocol.control_hz)
                 told[step] = dimension.reword(told.get(step, plain), other, part.severity, draws)
         return told
 

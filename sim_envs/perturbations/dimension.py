@@ -93,4 +93,4 @@ def find_dimension(name: str) -> Dimension:
 def describe_perturbation(part: Perturbation) -> str:
     """What a perturbation means, in units."""
     meaning = find_dimension(part.dimension).meanings[part.severity - 1]
-    return meaning if part.at_s is None else f"{meaning}, from {part.at_s:g} s on"
+    return f"{meaning}, from {part.at_s:g} s on" if part.at_s else meaning

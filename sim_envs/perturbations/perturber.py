@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contracts.hashing import seed_of
+from contracts.latency import steps_in
 from contracts.perturbation import UNPERTURBED, Perturbation
 from sim_envs.perturbations.dimension import Picture, find_dimension
 
@@ -48,15 +49,15 @@ class Perturber:
             self._scene = scene()
             self._saved = self._scene.looks()
         order = sorted(parts, key=lambda part: not find_dimension(part.dimension).moves)
-        self._later = [part for part in order if part.at_s is not None]
+        self._later = [part for part in order if part.at_s]
         for part in order:
-            if part.at_s is None:
+            if not part.at_s:
                 self._apply(part)
 
     def step(self) -> bool:
         """One control step of the episode has passed. Returns whether a change of the scene came with it."""
         self._step += 1
-        due = [part for part in self._later if (part.at_s or 0.0) * self._control_hz <= self._step]
+        due = [part for part in self._later if steps_in(1e3 * part.at_s, self._control_hz) <= self._step]
         for part in due:
             self._later.remove(part)
             self._apply(part)

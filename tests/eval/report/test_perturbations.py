@@ -46,6 +46,12 @@ def test_a_control_is_the_same_run_without_perturbations(tmp_path, runs):
     assert control_of(light, [other_mode, other_weights]) is None
 
 
+def test_a_change_at_the_start_and_one_at_a_time_have_a_row_each(tmp_path, runs):
+    later = run(tmp_path / "later", "s" * 40, "light:3@1s")
+    conclusion = conclude_runs(["control", "later", "light:3"], [runs[0], later, runs[1]])
+    assert [str(*row.run.perturb) for row in perturbed_rows(conclusion.judged)] == ["light:3", "light:3@1s"]
+
+
 def test_control_and_perturbed_are_compared_across_hashes_and_two_perturbed_are_not(runs):
     control, light, camera = (each.folder for each in runs)
     assert compare(control, camera).overall.difference == -75.0

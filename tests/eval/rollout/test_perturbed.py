@@ -53,6 +53,7 @@ def test_modes_and_perturbations_multiply():
         ({"severities": (3,)}, "is for --perturb-each; write --perturb camera:3"),
         ({"control": "runs/A"}, "give --perturb or --perturb-each"),
         ({"perturb_each": ("camera",), "severities": (7,)}, "severity '7' is none of 1, 2, 3, 4, 5"),
+        ({"perturb_each": ("light:2@1s",)}, "write --perturb-each light --severities 2"),
     ],
 )
 def test_options_without_effect_are_refused(options, complaint):
@@ -72,6 +73,7 @@ def test_a_wording_holds_from_its_time_on():
     assert instructions[0] == plain
     assert plain in instructions[30]
     assert instructions[30] != plain
+    assert list(told("wording:1@16.6s")[0]) == [0, 249]  # whose product is 249.00000000000003
 
 
 def test_a_held_out_wording_is_the_suites():
