@@ -102,6 +102,12 @@ class RunIdentity:
         return fields
 
     @property
+    def player(self) -> dict[str, Any]:
+        """What plays, and how its answers are scheduled: the same in a run and its control."""
+        of_weights = {} if self.weights_sha256 else {"policy": self.given or self.policy}
+        return {**of_weights, **{name: getattr(self, name) for name in _OF_PLAYER}}
+
+    @property
     def weights(self) -> str | None:
         """A short label of the weights; None if they are unknown."""
         parts = []
@@ -116,17 +122,27 @@ class RunIdentity:
         return ", ".join(parts) or None
 
 
+_OF_PLAYER = (
+    *("policy_kwargs", "weights_sha256", "random_weights", "dtype", "decode_weights", "adapter"),
+    *("mode", "text_every", "tokens_per_frame", "deadline_ms", "feedback"),
+)
+
 OVERRIDES = ("wordings", "seeds", "init_ids", "motion", *PROTOCOL_OPTIONS)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
     """The run's identity from its manifest; a missing or damaged one is a UsageError."""
     manifest = folder.read_manifest()
+    if manifest.get("status") == "running" and not is_locked(folder.path):
+        manifest = {**manifest, "status": "stopped"}  # killed
+    return identity_of(manifest, str(folder.manifest_path))
+
+
+def identity_of(manifest: Mapping[str, Any], source: str) -> RunIdentity:
+    """The identity of a run in a manifest; a UsageError that names its source if that is damaged."""
     config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
     names = [field.name for field in dataclasses.fields(RunIdentity)]
     identity = {name: manifest[name] for name in names if name in manifest}
-    if identity.get("status") == "running" and not is_locked(folder.path):
-        identity["status"] = "stopped"  # killed
     identity["world_hash"] = identity["control_hash"] = manifest.get("protocol_hash")
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")
@@ -160,8 +176,8 @@ def read_identity(folder: RunFolder) -> RunIdentity:
                 if "suite" in world
             }
     except (AttributeError, LookupError, TypeError) as error:
-        raise UsageError(f"{folder.manifest_path}: damaged protocol: {error!r}") from None
-    return check(RunIdentity, identity, source=str(folder.manifest_path))
+        raise UsageError(f"{source}: damaged protocol: {error!r}") from None
+    return check(RunIdentity, identity, source=source)
 
 
 def warn_skipped(folder: Path, why: UsageError | str) -> None:

@@ -12,14 +12,12 @@ from eval.report.comparison_verdict import Judgements, corrected, format_between
 from eval.report.result_tables import percent
 from eval.report.table import Column, Table, differ, percentage
 
-_SCHEDULE = ("mode", "policy", "weights_sha256", "text_every", "tokens_per_frame", "deadline_ms", "feedback")
-
 
 def control_of(run: RunIdentity, others: Sequence[RunIdentity]) -> RunIdentity | None:
     """The run of the same episodes without perturbations, by the same policy; None if there is none."""
     for other in others if run.perturb else ():
-        alike = all(getattr(run, name) == getattr(other, name) for name in _SCHEDULE)
-        if alike and not other.perturb and run.control_hash == other.control_hash:
+        is_control = not other.perturb and run.control_hash == other.control_hash
+        if is_control and run.player == other.player:
             return other
     return None
 

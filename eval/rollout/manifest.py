@@ -23,7 +23,7 @@ from eval.records.protocol import (
     suite_hash,
     without,
 )
-from eval.records.reader import RunRecords
+from eval.records.reader import RunRecords, identity_of
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import RunFolder
 from eval.rollout.episode import Variant
@@ -142,6 +142,17 @@ def refuse_other_control(run: Run, plan: EpisodePlan, current: Mapping[str, Any]
         told = "; ".join(differences_of(other, own))
         raise UsageError(
             f"--control {name} ran under another protocol ({told}); leave it out to play another"
+        )
+    known = {**current, "run_id": run.folder.run_id, "status": "running"}
+    player, mine = identity.player, identity_of(known, run.folder.run_id).player
+    if unlike := [
+        f"{part.replace('_', ' ')} {player.get(part)} and {mine.get(part)}"
+        for part in dict.fromkeys([*player, *mine])
+        if player.get(part) != mine.get(part)
+    ]:
+        raise UsageError(
+            f"--control {name} was played otherwise ({'; '.join(unlike)}); give a run of the same policy and "
+            "mode, or leave it out to play one"
         )
     if missing := [key for key in plan.keys if key not in control.episodes]:
         raise UsageError(

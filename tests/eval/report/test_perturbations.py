@@ -43,7 +43,10 @@ def test_a_control_is_the_same_run_without_perturbations(tmp_path, runs):
     assert control_of(control, [light]) is None
     other_mode = run(tmp_path / "mode", "s", mode="isolated").identity
     other_weights = run(tmp_path / "weights", "s", weights_sha256="0" * 64).identity
-    assert control_of(light, [other_mode, other_weights]) is None
+    config = {"perturb": "none", "seeds": [7]}
+    other_class = run(tmp_path / "class", "s", config={**config, "policy": "other.py:Fake"}).identity
+    other_options = run(tmp_path / "kwargs", "s", config={**config, "policy_kwargs": {"k": 1}}).identity
+    assert control_of(light, [other_mode, other_weights, other_class, other_options]) is None
 
 
 def test_a_change_at_the_start_and_one_at_a_time_have_a_row_each(tmp_path, runs):

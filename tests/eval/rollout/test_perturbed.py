@@ -108,6 +108,7 @@ def test_a_control_of_other_episodes_is_refused(tmp_path, policy):
         (control, {"seeds": (7, 8)}, "lacks 2 episodes of this run, first"),
         (control, {"max_steps": 19}, "ran under another protocol (max_steps 20 and 19)"),
         (perturbed, {}, "is perturbed itself (wording:3)"),
+        (control, {"mode": "isolated"}, "was played otherwise (mode "),
     ):
         with pytest.raises(UsageError) as refused:
             evaluate(*begin(tmp_path / "other", asked(control=str(given.folder.path), **options)))
