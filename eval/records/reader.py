@@ -223,8 +223,10 @@ class RunRecords:
 
     @property
     def identity(self) -> RunIdentity:
-        """The identity, with the status that the run has now."""
-        return read_identity(self.folder)
+        """The identity, with the status that the run has now; one that lacks episodes is not complete."""
+        found = read_identity(self.folder)
+        lacks = found.status == "complete" and len(self.episodes) < found.n_planned
+        return dataclasses.replace(found, status="stopped") if lacks else found
 
     @functools.cached_property
     def episodes(self) -> Mapping[EpisodeKey, EpisodeResult]:

@@ -19,7 +19,7 @@ from contracts.episode import Outcome
 from contracts.errors import UsageError
 from contracts.redaction import MASK, redact, strip_url
 from eval.records.json_files import write_json
-from eval.records.reader import read_episodes, warn_skipped
+from eval.records.reader import RunRecords, read_episodes, warn_skipped
 from eval.records.schema import RunFolder, current_options
 
 ConfigT = TypeVar("ConfigT", bound=EpisodesConfig)
@@ -173,7 +173,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             continue
         try:
             unfinished = any(
-                variant.folder.read_manifest()["status"] != "complete"
+                RunRecords(variant.folder).identity.status != "complete"
                 or not variant.folder.results_path.exists()
                 or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
                 for variant in variants

@@ -76,7 +76,7 @@ class RunBuilder:
             "protocol_hash": "aaaa1111",
             "suite_hashes": {"libero_object": "bbbb2222", "libero_goal": "cccc3333"},
             "status": "complete",
-            "n_planned": 2,
+            "n_planned": 0,
             "started": "2026-01-01T00:00:00+00:00",
             "finished": "2026-01-01T01:00:00+00:00",
         }

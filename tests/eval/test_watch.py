@@ -145,7 +145,7 @@ def test_a_killed_run_is_stopped_and_its_old_pictures_are_not_shown(tmp_path):
 def test_variants_are_shown_together(tmp_path):
     names = ["actions", "unified", "gone", "../other"]
     for name in names[:2]:
-        going_on(tmp_path / "runs" / name, mode=name, variants=names).add_all("s")
+        going_on(tmp_path / "runs" / name, mode=name, variants=names, n_planned=2).add_all("s")
     RunBuilder.at(tmp_path / "other", mode="isolated")
     report = LiveReport(tmp_path / "runs" / "unified")
     assert re.findall(r"<td><span.*</span>(\w+)</span></td>", page(report)) == ["actions", "unified"]

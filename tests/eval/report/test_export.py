@@ -112,7 +112,7 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
     for name in ("lerobot", "latex", "model-card"):
         with pytest.raises(UsageError, match="1 of 2 episodes ended in an error"):
             FORMATS[name](broken)
-    partial = RunBuilder.at(tmp_path / "partial", status="interrupted").add_all("s").folder
+    partial = RunBuilder.at(tmp_path / "partial", status="interrupted", n_planned=2).add_all("s").folder
     for convert in FORMATS.values():
         with pytest.raises(UsageError, match="interrupted with 1 of 2 episodes; complete it with --resume"):
             convert(partial)

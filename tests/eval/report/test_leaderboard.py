@@ -216,6 +216,8 @@ def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys)
     RunBuilder.at(tmp_path / "stopped", status="interrupted", n_planned=40).add_all("stt")
     killed = RunBuilder.at(tmp_path / "killed", status="running", n_planned=40).add_all("s")
     (killed.path / LOCK).touch()
+    cut = RunBuilder.at(tmp_path / "cut", n_planned=3).add_all("stt").folder.episodes_path
+    cut.write_bytes(cut.read_bytes()[:-9])  # as by a copy that ended early
     RunBuilder.at(tmp_path / "empty-but-complete")
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
     RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_bytes(b"\xff\xfe\n")
@@ -231,6 +233,7 @@ def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys)
     expected = {
         "stopped": "3 of 40",
         "killed": "stopped with 1 of 40",
+        "cut": "stopped with 2 of 3",
         "empty-but-complete": "no episode",
         "queries": "queries",
     }

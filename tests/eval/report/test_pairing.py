@@ -20,8 +20,8 @@ def run(path, keys, **manifest) -> RunFolder:
     return built.folder
 
 
-def keys(states, *, seed=7, task_id=0):
-    return [key(state, task_id, seed=seed) for state in states]
+def keys(states, *, seed=7, task_id=0, suite="libero_object"):
+    return [key(state, task_id, suite, seed) for state in states]
 
 
 def refusal(a, b, **how):
@@ -121,7 +121,8 @@ WORLD = {"suite": {"max_steps": 200, "control_hz": 20}, "assets": ASSETS, "env_s
 )
 def test_other_protocols_say_in_what_they_differ(tmp_path, protocol, told):
     a = run(tmp_path / "a", keys(range(2)), protocol={"libero_object": WORLD})
-    said = refusal(a, run(tmp_path / "b", keys(range(2)), protocol=protocol))
+    played = keys(range(2), suite=next(iter(protocol)))
+    said = refusal(a, run(tmp_path / "b", played, protocol=protocol))
     assert "a and b ran under different protocols " in said
     assert told in said
     assert "play one of them again with what the other has" in said
@@ -150,5 +151,6 @@ def test_runs_under_two_protocols_by_name_are_refused_with_both_and_all_differen
 def test_other_suites_are_named_before_their_assets(tmp_path):
     a = run(tmp_path / "a", keys(range(2)), protocol={"libero_object": WORLD})
     none = {"name": "none", "digest": "none"}
-    b = run(tmp_path / "b", keys(range(2)), protocol={"reach": {**WORLD, "assets": none}}, assets=none)
+    protocol = {"reach": {**WORLD, "assets": none}}
+    b = run(tmp_path / "b", keys(range(2), suite="reach"), protocol=protocol, assets=none)
     assert "(suites libero_object and reach)" in refusal(a, b)

@@ -143,6 +143,15 @@ def test_resume_completes_a_run_after_ctrl_c(tmp_path, policy, capsys):
         find_unfinished(tmp_path, {"policy": "tiny"})
 
 
+def test_resume_plays_an_episode_of_a_complete_run_whose_line_was_cut_off(tmp_path, policy):
+    folder = play(tmp_path)
+    whole = list(folder.episodes())
+    folder.episodes_path.write_bytes(folder.episodes_path.read_bytes()[:-9])
+    assert list(folder.episodes()) == whole[:-1]
+    assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
+    assert list(folder.episodes()) == whole
+
+
 def test_resume_retries_errors(tmp_path, policy, capsys):
     policy.fails_at = 0
     run = new_run(tmp_path, CONFIG)
