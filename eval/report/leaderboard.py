@@ -303,12 +303,17 @@ def _average(parts: Mapping[str, Entry], title: str, *, pooled: bool) -> Entry:
         of_seeds = [each for row in rows if row.seeds for each in row.seeds.rates.items()]
         rates["seeds"] = Seeds.of((seed, rate / 100) for seed, rate in of_seeds)
     runs = [part.run for part in parts.values()]
+    perturbed = {
+        name: {heading: part.perturbed[name] for heading, part in parts.items()}
+        for name in sorted(set.intersection(*(set(part.perturbed) for part in parts.values())))
+    }
     return Entry(
         run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
         suite=title,
         row=Row(**totals, **rates),
         episodes=episodes,
         parts=parts,
+        perturbed={name: _average(of, title, pooled=pooled) for name, of in perturbed.items()},
     )
 
 
@@ -338,7 +343,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
             title=_title(entries),
             table=Table(columns=_columns(ranked), groups=[ranked]),
             inputs=inputs if len(set(inputs.values())) > 1 else {},
-            bars={entry.label: _bars(entry) for entry in ranked if entry.perturbed},
+            bars={e.label: _bars(e) for e in ranked if e.perturbed and e.row.pc_success_ci95},
         )
         tables.setdefault(suite, []).append(table)
     return tables
@@ -389,7 +394,9 @@ def _beside(row: Row) -> Markup:
 
 def _drawn(row: Row, column: Column) -> Markup:
     """A success rate and its interval as a whisker, labelled with a column's text."""
-    return whisker(row.pc_success or 0.0, row.pc_success_ci95 or (), column.cell(row))
+    if row.pc_success_ci95 is None:  # an average of suites of several sizes
+        return Markup("{}").format(column.cell(row))
+    return whisker(row.pc_success or 0.0, row.pc_success_ci95, column.cell(row))
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
@@ -569,6 +576,10 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                             "possible_ranks": entry.rank,
                             "run": entry.run.to_json(),
                             "results": fields_of(entry.row),
+                            "perturbed": {
+                                name: {"run": each.run.run_id, "results": fields_of(each.row)}
+                                for name, each in entry.perturbed.items()
+                            },
                             "pc_success_of_suites": {
                                 part.suite: part.row.pc_success for part in entry.parts.values()
                             },

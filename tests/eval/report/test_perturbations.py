@@ -1,5 +1,7 @@
 """Perturbed runs are compared with their controls: which these are, rows, sentence, leaderboard."""
 
+import json
+
 import pytest
 
 from contracts.errors import UsageError
@@ -7,9 +9,9 @@ from contracts.perturbation import parse_perturbations
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import RunRecords
 from eval.report.conclusion import conclude_runs
-from eval.report.leaderboard import read_leaderboard
+from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.perturbations import control_of, perturbed_rows
-from tests.eval.factory import RunBuilder, compare
+from tests.eval.factory import RunBuilder, compare, episode, key
 
 ASSETS = {"name": "real", "digest": "d1ge57000000"}
 
@@ -116,6 +118,28 @@ def test_a_leaderboard_has_a_column_per_perturbation_in_the_row_of_the_control(t
         *(("control", 100.0), ("camera:3", 25.0), ("light:3", 100.0)),
     ]
     assert all(bar["low"] <= bar["percent"] <= bar["high"] for bar in bars)
+
+
+def test_the_files_of_a_leaderboard_have_what_is_perturbed_also_of_several_suites(tmp_path):
+    for which, outcome in (("none", "s"), ("light:3", "t")):
+        config = {"perturb": which, "seeds": [7]}
+        described = {"suite": {"max_steps": 280, "control_hz": 20.0}, "assets": ASSETS}
+        if which != "none":
+            described["perturb"] = {which: "as it means"}
+        suites = ("libero_object", "libero_goal")
+        protocol = dict.fromkeys(suites, described)
+        built = RunBuilder.at(tmp_path / "runs" / which, config=config, protocol=protocol, n_planned=6)
+        for number, suite in enumerate((*suites, *suites, *suites[:1], *suites[:1])):
+            built.add(episode(key(number, suite=suite), "success" if outcome == "s" else "timeout"))
+    board = read_leaderboard([tmp_path / "runs"])
+    write_leaderboard(board, tmp_path / "board")
+    written = json.loads((tmp_path / "board/leaderboard.json").read_text())["suites"]
+    assert len(written) == 3
+    for tables in written.values():
+        ((row,),) = [table["rows"] for table in tables]
+        assert row["results"]["pc_success"] == 100.0
+        assert row["perturbed"]["light:3"]["results"]["pc_success"] == 0.0
+        assert row["perturbed"]["light:3"]["run"] == "light:3"
 
 
 def test_a_perturbed_run_without_its_control_has_a_table_of_its_own(tmp_path):
