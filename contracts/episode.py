@@ -190,6 +190,11 @@ class EpisodeResult:
         return dataclasses.replace(self, error=error, traceback=raised)
 
     @property
+    def known_steps(self) -> int | None:
+        """Its control steps; None if the program that played it did not record them."""
+        return self.steps if self.steps or self.simulated_s is not None else None
+
+    @property
     def success_s(self) -> float | None:
         """Simulated seconds to success; None if the task was not solved."""
         return self.simulated_s if self.outcome is Outcome.SUCCESS else None

@@ -203,7 +203,7 @@ def row_of(
     ages = [age for each in of_queries for age in each.prompt_ages]
     progress = [episode.progress for episode in graded if episode.progress is not None]
     progress = progress if len(progress) == len(graded) else []
-    has_steps = all(episode.steps or episode.simulated_s is not None for episode in graded)
+    has_steps = all(episode.known_steps is not None for episode in graded)
     return Row(
         n_episodes=len(graded),
         n_success=sum(map(solved, graded)),

@@ -75,6 +75,10 @@ def vla_eval(folder: RunFolder) -> str:
     def mean_success(episodes: Sequence[EpisodeResult]) -> float:
         return round(sum(map(solved, episodes)) / len(episodes), 4)
 
+    def mean_steps(episodes: Sequence[EpisodeResult]) -> float | None:
+        known = [episode.known_steps for episode in episodes if episode.known_steps is not None]
+        return sum(known) / len(known) if len(known) == len(episodes) else None
+
     return _json(
         {
             "benchmark": badged(", ".join(sorted({each.key.suite for each in episodes})), run.assets.name),
@@ -88,7 +92,7 @@ def vla_eval(folder: RunFolder) -> str:
                         {
                             "episode_id": number,
                             "metrics": {"success": solved(episode)},
-                            "steps": episode.steps,
+                            "steps": episode.known_steps,
                             "elapsed_sec": episode.wall_s,
                             "init_id": episode.key.init_id,
                             "seed": episode.key.seed,
@@ -101,7 +105,7 @@ def vla_eval(folder: RunFolder) -> str:
                         for number, episode in enumerate(members)
                     ],
                     "num_episodes": len(members),
-                    "avg_steps": sum(episode.steps for episode in members) / len(members),
+                    "avg_steps": mean_steps(members),
                     **({"num_errors": count} if (count := errors(members)) else {}),
                     "mean_success": mean_success(members),
                 }
@@ -120,16 +124,21 @@ def vla_eval(folder: RunFolder) -> str:
 def episodes_csv(folder: RunFolder) -> str:
     """CSV with a line per episode; unknown values are empty.
 
-    There are columns of tokens if a text was requested, and of idle steps on clocks other than `paused`.
+    There are columns of tokens if a text was requested, of idle steps on clocks other than `paused`, and of
+    queries and their time if the run was played here.
     """
     run, episodes = _read(RunRecords(folder))
     left_out = set() if any(episode.requests.requested for episode in episodes) else {"tokens"}
     left_out |= {"idle_steps"} if run.clock == PAUSED else set()
+    left_out |= {"queries", "policy_s"} if run.imported else set()
     columns = [name for name in _COLUMNS if name not in left_out]
     assets = {"assets": badged(run.assets.name, run.assets.name)}
     return to_csv(
         [
-            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in columns} | assets
+            dataclasses.asdict(episode.key)
+            | {name: getattr(episode, name) for name in columns}
+            | {"steps": episode.known_steps}
+            | assets
             for episode in episodes
         ]
     )

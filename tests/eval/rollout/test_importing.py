@@ -99,6 +99,14 @@ def test_steps_that_some_episodes_lack_have_no_mean(tmp_path):
     file.write_text("task,success,init_id,steps\n0,1,0,100\n0,0,1,\n")
     run = imported(file, tmp_path, suite="libero_object")
     assert run_rows(run).overall.mean_steps is None
+    export(run.path, to="csv", output=tmp_path / "b.csv")
+    with (tmp_path / "b.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["steps"] for row in rows] == ["100", ""]
+    assert not {"queries", "policy_s"} & rows[0].keys(), "which are not known"
+    export(run.path, to="vla-eval", output=tmp_path / "b.json")
+    (task,) = json.loads((tmp_path / "b.json").read_text())["tasks"]
+    assert (task["avg_steps"], [each["steps"] for each in task["episodes"]]) == (None, [100, None])
 
 
 def test_runs_are_paired_where_initial_states_are_known(tmp_path):
