@@ -9,7 +9,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from configs.schema import ExecutionConfig, VariantsConfig
 from contracts.episode import EpisodeResult
 from contracts.errors import UsageError, unknown
 from contracts.monitor import Monitor
+from contracts.perturbation import format_perturbations
 from eval.metrics.rows import RunRows
 from eval.monitors.loggers import with_log
 from eval.policies.python import makes_policy
+from eval.records.reader import RunIdentity
 from eval.rollout.evaluation import MonitorFactory, print_line, run_evaluation
 from eval.rollout.prepare import prepare_options
 
@@ -50,17 +53,28 @@ class Results:
 
     @property
     def by_mode(self) -> "Mapping[str, Results]":
-        """The results of each variant."""
-        modes = (rows.records.identity.mode for rows in self.runs)
-        return {mode: Results(runs=(rows,)) for mode, rows in zip(modes, self.runs, strict=True)}
+        """The results of each mode."""
+        return self._by(lambda run: run.mode)
+
+    @property
+    def by_perturbation(self) -> "Mapping[str, Results]":
+        """The results under each of the perturbations, such as `camera:3+light:2`; `none` is the control."""
+        return self._by(lambda run: format_perturbations(run.perturb))
+
+    def _by(self, name: Callable[[RunIdentity], str]) -> "Mapping[str, Results]":
+        found = defaultdict[str, list[RunRows]](list)
+        for rows in self.runs:
+            found[name(rows.records.identity)].append(rows)
+        return {each: Results(runs=tuple(runs)) for each, runs in found.items()}
 
     @property
     def rows(self) -> RunRows:
         """The rows of the only variant; of several, a UsageError."""
         if len(self.runs) > 1:
-            first, *others = self.by_mode
+            what, by = ("modes", "by_mode") if len(self.by_mode) > 1 else ("perturbations", "by_perturbation")
+            first, *others = getattr(self, by)
             raise UsageError(
-                f"these are results of modes {', '.join([first, *others])}; choose one: by_mode[{first!r}]"
+                f"these are results of {what} {', '.join([first, *others])}; choose one: {by}[{first!r}]"
             )
         return self.runs[0]
 
@@ -91,8 +105,8 @@ class Results:
         except ModuleNotFoundError as error:
             raise UsageError("frame() needs pandas: run uv pip install pandas") from error
         episodes = [
-            {**vars(key), "mode": rows.records.identity.mode, **_plain(result)}
-            for rows in self.runs
+            {**vars(key), "mode": run.mode, "perturb": format_perturbations(run.perturb), **_plain(result)}
+            for rows, run in ((each, each.records.identity) for each in self.runs)
             for key, result in sorted(rows.records.episodes.items())
         ]
         return pd.DataFrame(episodes)

@@ -127,6 +127,15 @@ def test_one_object_with_infer_batch_serves_parallel_worlds(options):
     assert policy.begun == 2
 
 
+def test_control_and_perturbed_episodes_are_told_apart(options):
+    results = evaluate("noop", perturb="wording:1", **options)
+    assert [*results.by_perturbation] == ["none", "wording:1"]
+    assert [rows.overall.n_episodes for rows in results.by_mode["actions"].runs] == [2, 2]
+    assert list(results.frame()["perturb"]) == ["none", "none", "wording:1", "wording:1"]
+    with pytest.raises(UsageError, match=r"choose one: by_perturbation\['none'\]"):
+        _ = results.success
+
+
 def test_several_modes_have_results_each(options):
     results = evaluate("noop", mode="isolated,unified", **options)
     assert {mode: each.success for mode, each in results.by_mode.items()} == {"isolated": 1.0, "unified": 1.0}
