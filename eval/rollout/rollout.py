@@ -33,7 +33,6 @@ from contracts.query import ActionSpan, FedText, QueryExecution, QueryRecord, Qu
 from contracts.text import Text
 from contracts.truth import Truth
 from eval.policies.base import Policy, numeric_actions
-from eval.policies.torch_objects import as_numpy
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.pricing import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from sim_envs.suite import Suite
@@ -117,7 +116,8 @@ class _Queries:
         if self.feedback is not None:
             truth, error = execution.truths[query.step], execution.truth_error
             observation, fed = self.feedback.observed(observation, query.step, truth, error=error)
-        actions, act_ms = _timed(functools.partial(policy.act, observation))
+        given = copy.deepcopy(observation)  # which the policy may change
+        actions, act_ms = _timed(functools.partial(policy.act, given))
         act_ms = act_ms if policy.charged_ms is None else policy.charged_ms
         guided = observation.action_prefix is not None
         timed = TimedQuery(key=self.key, index=query.index, act_ms=act_ms, guided=guided)
@@ -137,7 +137,7 @@ class _Queries:
         return QueryRecord(
             **vars(timeline.query),
             **vars(execution.record()),
-            actions=np.asarray(as_numpy(actions)),
+            actions=chunk,
             timings_ms={**reply.timings_ms, **execution.timings_ms},
             latency=latency if self.pricing != UNCHARGED else None,
             action_prefix=observation.action_prefix,
@@ -337,7 +337,7 @@ class Execution:
     def observe(self, *, delay: int) -> Observation:
         """The observation of a query that was issued now, whose actions are expected `delay` steps later."""
         self._begin_record()
-        observation, self.timings_ms["observe"] = _timed(self._world.observe)
+        observation, self.timings_ms["observe"] = _timed(self._observed)
         if not np.isfinite(observation.state).all():  # else the policy's actions would be blamed
             raise UsageError(f"the world's state is not finite: {observation.state.tolist()}")
         self._read_truth()
@@ -359,8 +359,11 @@ class Execution:
             observation, history=history, delay_steps=delay, executing=actions, action_prefix=prefix
         )
 
+    def _observed(self) -> Observation:
+        return copy.deepcopy(self._world.observe())  # which the world may overwrite
+
     def _remember(self, observation: Observation) -> None:
-        self._seen.append((self._timeline.step, copy.deepcopy(observation)))  # worlds may overwrite it
+        self._seen.append((self._timeline.step, observation))
 
     def record(self) -> QueryExecution:
         """What happened since the query was issued."""
@@ -404,21 +407,21 @@ class Execution:
             if self._picture_steps is not None:
                 if timeline.step >= self._picture_due:  # where no query does, and an action follows
                     camera = self._suite.interface.observation.camera_names[0]
-                    image = self._world.render(camera)
+                    image = self._world.render(camera).copy()
                     self._pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
                     self._picture_due = timeline.step + self._picture_steps
                 span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
             if history := self._seen.maxlen:
                 unobserved = timeline.next_query - history - timeline.step
                 if unobserved <= 0 and not (self._seen and self._seen[-1][0] == timeline.step):
-                    self._remember(self._world.observe())
+                    self._remember(self._observed())
                 span = span._replace(steps=min(span.steps, max(1, unobserved)))
             if self._watched:
                 span = span._replace(steps=1)
             began = time.perf_counter()
             actions = self._actions(span)
             with contextlib.nullcontext() if self._acted else _before_the_policy_acts():
-                advance = self._world.advance(actions)
+                advance = self._world.advance(actions.copy())
             if not isinstance(advance, AdvanceResult) or not 0 < advance.steps <= len(actions):
                 raise UsageError(
                     f"advance() of the world returned {reprlib.repr(advance)} for {len(actions)} actions, "
@@ -428,7 +431,7 @@ class Execution:
             self._success, self._failed = advance.success, advance.failed
             self._executed.extend(actions[: advance.steps])
             if advance.end_effector is not None:
-                self._end_effector.extend(advance.end_effector[1 if self._end_effector else 0 :])
+                self._end_effector.extend(np.array(advance.end_effector)[1 if self._end_effector else 0 :])
             if spans and spans[-1].chunk == span.chunk:
                 spans[-1] = spans[-1]._replace(steps=spans[-1].steps + advance.steps)
             else:
@@ -451,7 +454,7 @@ class Execution:
         else:
             held = any(part.hold is Hold.STATE for part in interface.action.channels)
             if self._moved and held:  # an older state would move the robot back
-                self._state, self._moved = self._world.observe().state, False
+                self._state, self._moved = self._observed().state, False
             actions = np.tile(interface.hold_action(self._state, self._last), (span.steps, 1))
         self._last = actions[-1]
         return actions

@@ -1,5 +1,6 @@
 """The loop: what a query asks of whom, what is executed when, and how chunks take over from each other."""
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -196,6 +197,67 @@ def test_a_hold_action_uses_the_state_where_holding_began():
     list(rollout(Obeying(), FakePolicy(actions=chunk), KEY, suite, pricing=pricing))
     # | - - - - - - | a0 a1 a2 a3 - -
     assert told == [0] * 6 + [1, 2, 3, 4, 4, 4]
+
+
+class Reusing(FakeWorld):
+    """Has one array each for its images, its state and its path, and clips actions in place."""
+
+    def observe(self):
+        now = super().observe()
+        self.images = getattr(self, "images", None) or copy.deepcopy(dict(now.images))
+        for name, image in now.images.items():
+            self.images[name][...] = image
+        return dataclasses.replace(now, images=self.images, state=self._state)
+
+    def render(self, camera):
+        return self.observe().images[camera]
+
+    def advance(self, actions):
+        result = super().advance(actions)
+        actions[...] = np.nan
+        self.path = getattr(self, "path", np.empty((99, 3)))
+        self.path[: result.steps + 1] = result.end_effector
+        return dataclasses.replace(result, end_effector=self.path[: result.steps + 1])
+
+
+class Overwriting(FakePolicy):
+    """Writes into whatever it is given, and into the actions that it has returned."""
+
+    def act(self, observation):
+        self.returned = super().act(observation).copy()
+        for seen in (observation, *observation.history):
+            seen.state[...] = np.nan
+            for image in seen.images.values():
+                image[...] = 0
+            seen.images.clear()
+        return self.returned
+
+    def complete(self):
+        self.returned[...] = np.nan
+        return super().complete()
+
+
+@pytest.mark.parametrize("hold", [Hold.ZERO, Hold.STATE])
+@pytest.mark.parametrize("clock", ["paused", "fixed:120,300"])
+def test_neither_a_policy_nor_a_world_that_reuses_its_arrays_changes_what_is_recorded_or_executed(
+    clock, hold
+):
+    suite = libero_object(max_steps=20, replan_steps=4)
+    suite.interface = held_at_its_state(suite.interface) if hold is Hold.STATE else suite.interface
+    how = {"pricing": open_pricing(RunConfig(clock=clock), [KEY]), "picture_steps": 3, "history": 2}
+    actions = np.linspace(-0.1, 0.1, 35).reshape(5, 7)
+    plain, *others = (
+        [seen_and_done(query) for query in rollout(world, policy(actions=actions), KEY, suite, **how)]
+        for world, policy in [(FakeWorld(), FakePolicy), (Reusing(), FakePolicy), (FakeWorld(), Overwriting)]
+    )
+    for other in others:
+        np.testing.assert_equal(other, plain)
+
+
+def seen_and_done(query):
+    """What a recorder reads of a query, after the next one has begun."""
+    seen = [(each.images, each.state) for each in (query.observation, *query.observation.history)]
+    return seen, query.actions, query.executed, query.end_effector, [each.image for each in query.pictures]
 
 
 @pytest.mark.parametrize(("clock", "waiting"), [("paused", "continue"), ("fixed:120,300", "hold")])
