@@ -60,8 +60,8 @@ class Row(OpenpiQueries):
         self._policy.reset([self._row], [key])
 
     def query(self, observation: Observation) -> dict[str, Any]:
-        """The observation with its row; a copy, since observations may be overwritten."""
-        return {**super().query(copy.deepcopy(observation)), "row": self._row}
+        """The observation with its row."""
+        return {**super().query(observation), "row": self._row}
 
 
 class Rows:
@@ -120,7 +120,8 @@ class Rows:
         return [answer for query in queries for answer in self._answers([query])]
 
     def _infer(self, queries: list[dict[str, Any]]) -> list[Any]:
-        padded = [*queries, *[{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))]
+        padding = [{**queries[0], "row": PADDING}] * (self._pad_to - len(queries))
+        padded = [copy.deepcopy(query) for query in (*queries, *padding)]  # the policy may change each
         try:
             with inference_mode():
                 answers = self._policy.infer_batch(padded)

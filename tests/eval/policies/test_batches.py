@@ -14,6 +14,7 @@ import pytest
 from configs.exits import INPUT_ERROR
 from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import UsageError
+from contracts.observation import Observation
 from contracts.text import Reply
 from eval import run
 from eval.policies.base import PolicyLostError
@@ -126,6 +127,26 @@ def test_a_class_may_have_its_batches_padded(mine):
     worlds = Worlds(mine(pads=True), 2, 4)
     assert list(worlds.act(1)) == [1]
     assert worlds.policy.batches == [[1, -1, -1, -1]]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_class_changes_in_an_observation_is_changed_there_alone(fails):
+    class Changing:
+        embodiment, image_resolution, pad_batches = "libero", None, True
+        reset = print
+
+        def infer_batch(self, observations):
+            for seen in observations:
+                for key in ("observation/image", "observation/state"):
+                    seen[key] += 1
+            if fails and len({seen["row"] for seen in observations} - {-1}) > 1:
+                raise ValueError("more than one")
+            return [{"actions": np.full((10, 7), seen["observation/image"].max())} for seen in observations]
+
+    (group,) = open_python("Changing", {}, worlds=3, batch_size=3, given=Changing()).groups
+    blank = {name: np.zeros((8, 8, 3), np.uint8) for name in ("image", "wrist_image")}
+    observation = Observation(images=blank, state=np.zeros(8), language="do it")
+    assert {chunk.max() for chunk in group.act({0: observation, 1: observation}).values()} == {1.0}
 
 
 @pytest.mark.parametrize(
