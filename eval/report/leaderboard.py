@@ -545,8 +545,8 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
     environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
-    legends = dict.fromkeys(each.table.legend() for each in board.tables)
-    return template.render(board=board, legend=" ".join(filter(None, legends)))
+    columns = [column for each in board.tables for column in each.table.shown]
+    return template.render(board=board, legend=Table(columns=columns, groups=()).legend())
 
 
 def _csv(board: Leaderboard) -> str:

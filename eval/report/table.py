@@ -163,10 +163,10 @@ class Table:
 
     def legend(self, *, narrow: bool = False) -> str:
         """What the headings mean, by default or in a terminal."""
-        named: dict[str, list[str]] = {}
+        named: dict[str, dict[str, None]] = {}
         for column in self.shown:
             heading = column.short.replace("\n", " ") if narrow and column.short else column.heading
-            named.setdefault(column.legend, []).append(heading)
+            named.setdefault(column.legend, {})[heading] = None
         return " ".join(f"{', '.join(names)}: {text}." for text, names in named.items() if text)
 
     def records(self) -> list[dict[str, str]]:
