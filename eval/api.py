@@ -91,12 +91,15 @@ class Results:
 
     def table(self) -> str:
         """The table of the last screen, in Markdown."""
+        from eval.report.conclusion import conclude_runs
         from eval.report.labels import labels_of
-        from eval.report.last_screen import results_table  # slow; the first step need not wait for it
+        from eval.report.last_screen import results_table, with_controls  # slow; not for the first step
         from eval.report.table import to_markdown
 
-        labels = labels_of([rows.records.identity for rows in self.runs])
-        return to_markdown(results_table(self.runs, labels))
+        records = with_controls(self.runs)
+        labels = labels_of([each.identity for each in records])
+        conclusion = conclude_runs(labels, records)
+        return to_markdown(results_table(self.runs, labels[-len(self.runs) :], conclusion))
 
     def frame(self) -> Any:
         """A pandas data frame with a row per episode."""

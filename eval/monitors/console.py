@@ -90,7 +90,7 @@ class EvaluationConsole(Monitor[RunRows]):
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
         sets = dict.fromkeys(" ".join(map(str, run.config.perturb)) or "control" for run in self._runs)
-        perturbed = "" if [*sets] == ["control"] else f", {' and '.join(sets)}"
+        perturbed = "" if [*sets] == ["control"] else f", {', '.join(sets)}"
         protocol = protocol_label(read_identity(self._runs[0].folder))
         parts = [
             f"[bold]{self._policy}[/]{how}",

@@ -39,8 +39,7 @@ def show_last_screen(
 
     With `report` the page is written first, into the first run's folder. With `verbose`, details come first.
     """
-    controls = dict.fromkeys(run.config.control for run in runs if run.config.control is not None)
-    records = [*(RunRecords(RunFolder(Path(path))) for path in controls), *(each.records for each in results)]
+    records = with_controls(results)
     known = labels_of([each.identity for each in records])
     labels = known[len(records) - len(results) :]
     episodes = [list(each.records.episodes.values()) for each in results]
@@ -49,9 +48,7 @@ def show_last_screen(
         show_details(console, results, conclusion)
     places, problems = _places(runs, results, labels, records, conclusion if report else None)
     remarks = [*conclusion.not_compared, *problems]
-    table = results_table(results, labels)
-    if perturbed := perturbed_rows(conclusion.judged):
-        table = perturbations_table(perturbed, table.title)
+    table = results_table(results, labels, conclusion)
     parts = [Text(visible_text(conclusion.sentence), style="bold"), to_terminal(table.fitting(console.width))]
     console.print()
     for part in parts if len(records) == 1 else reversed(parts):
@@ -64,8 +61,18 @@ def show_last_screen(
         console.print(Text.assemble((f"{name:<8} ", "dim"), visible_text(place)), soft_wrap=True)
 
 
-def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
-    """A row per run; of the only one per kind of task, with the pooled total, or per suite."""
+def with_controls(results: Sequence[RunRows]) -> list[RunRecords]:
+    """The records of runs, after those of the controls that they name."""
+    named = [each.records.folder.read_manifest()["config"].get("control") for each in results]
+    controls = dict.fromkeys(path for path in named if path is not None)
+    return [*(RunRecords(RunFolder(Path(path))) for path in controls), *(each.records for each in results)]
+
+
+def results_table(results: Sequence[RunRows], labels: Sequence[str], conclusion: Conclusion) -> Table:
+    """A row per run; of the only one per kind of task, with the pooled total, or per suite.
+
+    A row per perturbation, with its difference from the control, if some are perturbed.
+    """
     groups = [list(zip(labels, (each.overall for each in results), strict=True))]
     suites, title = list(results[0].suites), ""
     if len(results) > 1:
@@ -76,9 +83,12 @@ def results_table(results: Sequence[RunRows], labels: Sequence[str]) -> Table:
     elif 1 < len(suites) <= _MOST_ROWS:
         groups = [[*results[0].suites.items(), ("all suites", results[0].overall)]]
     assets = [each.records.identity.assets.name for each in results]
+    title = badged(title, *assets) if title else ""
+    if perturbed := perturbed_rows(conclusion.judged):
+        return perturbations_table(perturbed, title)
     name = Column("run", str, align="left")
     columns = [ERRORS_COUNTED if each is ERRORS else each for each in MAIN]
-    table = labelled(name, [*columns, *TEXTS_RIGHT], *groups, title=badged(title, *assets) if title else "")
+    table = labelled(name, [*columns, *TEXTS_RIGHT], *groups, title=title)
     return table if title else table.marked(badge(*assets))
 
 

@@ -134,6 +134,10 @@ def test_control_and_perturbed_episodes_are_told_apart(options):
     assert list(results.frame()["perturb"]) == ["none", "none", "wording:1", "wording:1"]
     with pytest.raises(UsageError, match=r"choose one: by_perturbation\['none'\]"):
         _ = results.success
+    assert "difference" in results.table()
+    control = results.by_perturbation["none"].folders[0]
+    again = evaluate("noop", perturb="wording:1", control=str(control), **options)
+    assert again.table() == results.table(), "beside the control that was given"
 
 
 def test_several_modes_have_results_each(options):
