@@ -35,7 +35,7 @@ check: setup
 
 # Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
 # The same command resumes; without its folder, a sweep is run anew.
-SWEEPS := surface surface_spatial spatial_latency modes memory memory_again
+SWEEPS := surface surface_spatial spatial_latency modes memory memory_again perturbations
 RUN_SWEEP = ls runs/results/$*/*-sweep/sweep.json >/dev/null 2>&1 || \
 	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)

@@ -15,8 +15,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from contracts.mode import BUDGETED
-from eval.metrics.statistics import Interval, holm, mcnemar_exact, paired_difference_95
-from eval.metrics.sweep_rows import Cell, SweepRecord, read_sweep
+from eval.metrics.statistics import (
+    Interval,
+    MeanDifference,
+    holm,
+    mcnemar_exact,
+    paired_difference_95,
+    scaled,
+)
+from eval.metrics.sweep_rows import Cell, SuccessVerdict, SweepRecord, read_sweep
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, Line, draw_line, new_figure, save_figure
 from eval.report.sweep_plots import draw_surface
@@ -47,10 +54,13 @@ def cell(record: SweepRecord, **options: Any) -> Cell:
 def difference(row: Cell, other: Cell) -> str:
     """Success of a cell minus that of another in the same episodes: `+5.0 (−1.7 to +11.8)`, points, 95 %."""
     only_row, only_other, graded = _discordant(row, other)
-    interval = paired_difference_95(only_other, only_row, graded)
+    interval = scaled(paired_difference_95(only_other, only_row, graded), 100)
     assert interval is not None, "a finished sweep has graded episodes"
-    ends = (only_row - only_other) / graded, interval.low, interval.high
-    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * end for end in ends)).replace("-", "−")
+    return _signed(100 * (only_row - only_other) / graded, interval)
+
+
+def _signed(points: float, interval: Interval) -> str:
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(points, *interval).replace("-", "−")
 
 
 def _discordant(row: Cell, other: Cell) -> tuple[int, int, int]:
@@ -102,6 +112,26 @@ def memory_table(record: SweepRecord) -> str:
         for row in record.cells
     ]
     return to_markdown(Table.of_cells(header, lines, is_markdown=True))
+
+
+def perturbations_table(record: SweepRecord, clock: str) -> str:
+    """Success of perturbed episodes and of their controls, how true their texts are, and differences."""
+    header, lines = ["mode, perturbation", "solved", "difference (95 %)"], []
+    for row in (row for row in record.cells if format_value("clock", row.options) == clock):
+        line = [f"{_mode(row)}, {format_value('perturb', row.options)}", str(row.n_success)]
+        line.append(in_points(row.success))
+        for name, share in row.current.items():
+            header += [f"{name} true", "difference (95 %)"] if f"{name} true" not in header else []
+            line += [f"{share.pc:.0f} %", in_points(row.current_differences.get(name))]
+        lines.append(line)
+    return to_markdown(Table.of_cells(header, lines, is_markdown=True))
+
+
+def in_points(of: SuccessVerdict | MeanDifference | None) -> str:
+    """A difference from the control; a dash for the control's."""
+    if of is None or of.difference is None or of.ci95 is None:
+        return NO_VALUE
+    return _signed(of.difference, of.ci95)
 
 
 def planned(*comparisons: tuple[Cell, Cell]) -> str:
@@ -248,13 +278,60 @@ def draw_memory(record: SweepRecord) -> Figure:
     return figure
 
 
+def draw_perturbations(record: SweepRecord) -> Figure:
+    """Differences of perturbed episodes from their controls: success, and in two modes also true texts."""
+    figure = new_figure(11, 6.4)
+    acting, speaking = figure.subplots(1, 2)
+    perturbed = [row for row in record.cells if row.success]
+    paused = [row for row in perturbed if row.options["clock"] == "paused"]
+    heights = [place + place // 3 for place in range(len(paused))]  # a gap after each dimension
+    for height, row in zip(heights, paused, strict=True):
+        _forest(acting, height, row.success, OTHER_COLOURS[1])
+    acting.set_yticks(heights, [row.options["perturb"] for row in paused])
+    acting.set_title("what breaks acting (paused clock)")
+    marks, modes = {"solved": "o", "narration": "s", "memory": "D"}, ("isolated", "unified")
+    priced = [row for row in perturbed if row.options["clock"] != "paused"]
+    changes = list(dict.fromkeys(row.options["perturb"] for row in priced))
+    ticks = dict[float, str]()
+    for row in priced:
+        for place, (measure, mark) in enumerate(marks.items()):
+            height = 7 * changes.index(row.options["perturb"]) + 2 * place
+            of_row = row.success if measure == "solved" else row.current_differences[measure]
+            _forest(speaking, height + 0.7 * modes.index(row.mode), of_row, COLOURS[row.mode], mark)
+            ticks[height + 0.35] = f"{row.options['perturb']}, {measure}"
+    speaking.set_yticks(list(ticks), list(ticks.values()))
+    speaking.set_title("what breaks the words (latencies of a Jetson Thor)")
+    for mode in modes:
+        speaking.plot([], [], "o", color=COLOURS[mode], label=mode)
+    speaking.legend(loc="lower left")
+    for axes in (acting, speaking):
+        axes.axvline(0, color=_PLAIN, linewidth=0.8)
+        axes.invert_yaxis()
+        axes.set_xlabel("difference from the control (points, 95 %)")
+    return figure
+
+
+def _forest(
+    axes: Axes, height: float, of: SuccessVerdict | MeanDifference | None, colour: str, mark: str = "o"
+) -> None:
+    """A difference with its interval, at a height."""
+    assert of is not None, "a cell that has a control"
+    assert of.difference is not None, "a finished sweep has graded episodes"
+    assert of.ci95 is not None, "likewise"
+    ends = [[of.difference - of.ci95.low], [of.ci95.high - of.difference]]
+    axes.errorbar(of.difference, height, xerr=ends, fmt=mark, color=colour, capsize=2, markersize=5)
+
+
 def _age_s(row: Cell) -> float:
     """The mean age of the texts in prompts."""
     assert row.prompt_age_steps is not None, "texts fill the prompt"
     return row.prompt_age_steps * STEP_S
 
 
-FUNCTIONS = (age, cell, difference, latencies_table, memory_table, modes_table, planned, surface_table)
+FUNCTIONS = (
+    *(age, cell, difference, in_points, latencies_table, memory_table, modes_table),
+    *(perturbations_table, planned, surface_table),
+)
 
 
 def render() -> dict[Path, str]:
@@ -283,6 +360,7 @@ def main() -> None:
     of = _records()
     save_figure(ROOT / "docs/delay.png", lambda: draw_delay(of["surface"], of["modes"]))
     save_figure(ROOT / "docs/memory.png", lambda: draw_memory(of["memory"]))
+    save_figure(ROOT / "docs/perturbations.png", lambda: draw_perturbations(of["perturbations"]))
     save_figure(ROOT / "docs/surface.png", lambda: draw_surface([of["surface"], of["surface_spatial"]]))
 
 
