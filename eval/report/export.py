@@ -72,6 +72,10 @@ def vla_eval(folder: RunFolder) -> str:
     def errors(episodes: Sequence[EpisodeResult]) -> int:
         return sum(episode.outcome.has_traceback for episode in episodes)
 
+    def failure(episode: EpisodeResult) -> dict[str, Any]:
+        told = {"failure_reason": episode.outcome, "failure_detail": episode.error}
+        return told if episode.outcome.has_traceback else {}
+
     def mean_success(episodes: Sequence[EpisodeResult]) -> float:
         return round(sum(map(solved, episodes)) / len(episodes), 4)
 
@@ -96,11 +100,7 @@ def vla_eval(folder: RunFolder) -> str:
                             "elapsed_sec": episode.wall_s,
                             "init_id": episode.key.init_id,
                             "seed": episode.key.seed,
-                            **(
-                                {"failure_reason": episode.outcome, "failure_detail": episode.error}
-                                if episode.outcome.has_traceback
-                                else {}
-                            ),
+                            **failure(episode),
                         }
                         for number, episode in enumerate(members)
                     ],
