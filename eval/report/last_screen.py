@@ -63,7 +63,7 @@ def show_last_screen(
 
 def with_controls(results: Sequence[RunRows]) -> list[RunRecords]:
     """The records of runs, after those of the controls that they name."""
-    named = [each.records.folder.read_manifest()["config"].get("control") for each in results]
+    named = [each.records.folder.read_manifest().get("config", {}).get("control") for each in results]
     controls = dict.fromkeys(path for path in named if path is not None)
     return [*(RunRecords(RunFolder(Path(path))) for path in controls), *(each.records for each in results)]
 
