@@ -102,10 +102,10 @@ class RunIdentity:
         return fields
 
     @property
-    def player(self) -> dict[str, Any]:
-        """What plays, and how its answers are scheduled: the same in a run and its control."""
+    def policy_and_schedule(self) -> dict[str, Any]:
+        """The policy and its schedule, which a run and its control share."""
         of_weights = {} if self.weights_sha256 else {"policy": self.given or self.policy}
-        return {**of_weights, **{name: getattr(self, name) for name in _OF_PLAYER}}
+        return {**of_weights, **{name: getattr(self, name) for name in _POLICY_AND_SCHEDULE}}
 
     @property
     def weights(self) -> str | None:
@@ -122,7 +122,7 @@ class RunIdentity:
         return ", ".join(parts) or None
 
 
-_OF_PLAYER = (
+_POLICY_AND_SCHEDULE = (
     *("policy_kwargs", "weights_sha256", "random_weights", "dtype", "decode_weights", "adapter"),
     *("mode", "text_every", "tokens_per_frame", "deadline_ms", "feedback"),
 )

@@ -73,23 +73,20 @@ def results_table(results: Sequence[RunRows], labels: Sequence[str], conclusion:
 
     A row per perturbation, with its difference from the control, if some are perturbed.
     """
-    groups = [list(zip(labels, (each.overall for each in results), strict=True))]
-    suites, title = list(results[0].suites), ""
-    if len(results) > 1:
-        policies = dict.fromkeys(each.records.identity.policy for each in results)
-        title = f"{', '.join(policies)} on {', '.join(suites)}"
-    elif results[0].kinds:
-        groups = [*(list(kinds.items()) for kinds in results[0].kinds), [("all tasks", results[0].overall)]]
-    elif 1 < len(suites) <= _MOST_ROWS:
-        groups = [[*results[0].suites.items(), ("all suites", results[0].overall)]]
-    assets = [each.records.identity.assets.name for each in results]
-    title = badged(title, *assets) if title else ""
+    suites, assets = list(results[0].suites), [each.records.identity.assets.name for each in results]
+    policies = dict.fromkeys(each.records.identity.policy for each in results)
+    title = badged(f"{', '.join(policies)} on {', '.join(suites)}", *assets)
     if perturbed := perturbed_rows(conclusion.judged):
         return perturbations_table(perturbed, title)
+    groups = [list(zip(labels, (each.overall for each in results), strict=True))]
+    if len(results) == 1 and results[0].kinds:
+        groups = [*(list(kinds.items()) for kinds in results[0].kinds), [("all tasks", results[0].overall)]]
+    elif len(results) == 1 and 1 < len(suites) <= _MOST_ROWS:
+        groups = [[*results[0].suites.items(), ("all suites", results[0].overall)]]
     name = Column("run", str, align="left")
     columns = [ERRORS_COUNTED if each is ERRORS else each for each in MAIN]
-    table = labelled(name, [*columns, *TEXTS_RIGHT], *groups, title=title)
-    return table if title else table.marked(badge(*assets))
+    table = labelled(name, [*columns, *TEXTS_RIGHT], *groups, title=title if len(results) > 1 else "")
+    return table if table.title else table.marked(badge(*assets))
 
 
 def _problems(

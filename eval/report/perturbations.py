@@ -17,7 +17,7 @@ def control_of(run: RunIdentity, others: Sequence[RunIdentity]) -> RunIdentity |
     """The run of the same episodes without perturbations, by the same policy; None if there is none."""
     for other in others if run.perturb else ():
         is_control = not other.perturb and run.control_hash == other.control_hash
-        if is_control and run.player == other.player:
+        if is_control and run.policy_and_schedule == other.policy_and_schedule:
             return other
     return None
 

@@ -144,11 +144,11 @@ def refuse_other_control(run: Run, plan: EpisodePlan, current: Mapping[str, Any]
             f"--control {name} ran under another protocol ({told}); leave it out to play another"
         )
     known = {**current, "run_id": run.folder.run_id, "status": "running"}
-    player, mine = identity.player, identity_of(known, run.folder.run_id).player
+    theirs, mine = identity.policy_and_schedule, identity_of(known, run.folder.run_id).policy_and_schedule
     if unlike := [
-        f"{part.replace('_', ' ')} {player.get(part)} and {mine.get(part)}"
-        for part in dict.fromkeys([*player, *mine])
-        if player.get(part) != mine.get(part)
+        f"{part.replace('_', ' ')} {theirs.get(part)} and {mine.get(part)}"
+        for part in dict.fromkeys([*theirs, *mine])
+        if theirs.get(part) != mine.get(part)
     ]:
         raise UsageError(
             f"--control {name} was played otherwise ({'; '.join(unlike)}); give a run of the same policy and "

@@ -261,9 +261,10 @@ class EpisodeCaptions:
     ) -> None:
         """Begin an episode on assets of a name; `task` is its instruction."""
         changed = f" · {format_perturbations(perturb)}" if perturb else ""
+        begun = f"task {key.task_id} · init {key.init_id} · seed {key.seed}"
         self._caption = Caption(
             task=task,
-            episode=f"{badged(key.suite, assets)} · task {key.task_id} · init {key.init_id}{changed}",
+            episode=f"{badged(key.suite, assets)} · {begun}{changed}",
             policy=policy,
             mode=mode,
             has_texts=has_texts,

@@ -4,11 +4,14 @@ import json
 
 import pytest
 
+from configs.assets import STANDINS
 from contracts.errors import UsageError
 from contracts.perturbation import parse_perturbations
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
 from eval.report.conclusion import conclude_runs
+from eval.report.last_screen import results_table
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.perturbations import control_of, perturbed_rows
 from tests.eval.factory import RunBuilder, compare, episode, key
@@ -77,6 +80,14 @@ def test_a_row_per_perturbation_with_a_corrected_verdict(runs):
         "camera:3 costs most of 2 perturbations: 25 % against 100 % in the control (−75.0 points, 95 % "
         "−85.8 to −59.7, 40 pairs); one is shown to cost more than the margin."
     )
+
+
+def test_the_table_of_a_perturbed_run_is_marked_also_beside_a_given_control(tmp_path):
+    about = {"policy": "tiny", "assets": {"name": STANDINS, "digest": "d1ge57000000"}}
+    pair = [run(tmp_path / "control", "ss", **about), run(tmp_path / "light", "st", "light:3", **about)]
+    conclusion = conclude_runs(["control", "light:3"], pair)
+    table = results_table([RunRows(pair[1])], ["light:3"], conclusion)
+    assert table.title == "tiny on libero_object [stand-ins]"
 
 
 def test_a_perturbed_run_with_too_many_errors_is_not_in_the_sentence(tmp_path, runs):

@@ -261,7 +261,8 @@ def captions(task, text, *, step=6):
 def test_a_video_says_what_of_its_episode_is_perturbed(given, shown):
     words = {"task": "x", "policy": "mine", "mode": "actions", "has_texts": False, "clock": PAUSED}
     how = {"assets": "libero", "limit_s": 9.0, "control_hz": 20.0, "perturb": parse_perturbations(given)}
-    assert EpisodeCaptions(KEY, **words, **how).at(0).episode == f"libero_object · task 0 · init 3{shown}"
+    begun = f"libero_object · task 0 · init 3 · seed {KEY.seed}"
+    assert EpisodeCaptions(KEY, **words, **how).at(0).episode == begun + shown
 
 
 @pytest.mark.parametrize(
