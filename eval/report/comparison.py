@@ -1,7 +1,6 @@
 """Paired comparison of two runs over the same episodes: success, actions, latency, texts."""
 
 import dataclasses
-import enum
 import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -78,26 +77,15 @@ def requested_texts(queries: Sequence[QueryRecord]) -> list[RequestedText]:
     ]
 
 
-class Unpaired(enum.StrEnum):
-    """Why a graded text of one run has no counterpart in the other."""
-
-    NOT_GRADED = "not readable"
-    CUT_OFF = "cut off by the episode's end"
-    DROPPED = "dropped for lack of a slot"
-    NEVER = "never requested"
-    OTHER_MOMENT = "at other times"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextPairs:
     """The texts of one language task, paired by episode and by the query that requested them."""
 
     task: str
-    # Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
-    pairs: int
-    # Graded in A alone, by the reason why B has no graded text; `only_b` likewise.
-    only_a: Mapping[Unpaired, int]
-    only_b: Mapping[Unpaired, int]
+    paired: bool  # else all graded texts of A are compared with all of B
+    pairs: int  # texts graded in both runs
+    only_a: int  # texts graded in A alone, or all of A's; `only_b` likewise
+    only_b: int
     oracle_a: bool  # whether A's were generated from the ground truth; `oracle_b` likewise
     oracle_b: bool
     # The headline measure in percent, by the truth that grades the texts: `at_request` and `on_delivery`;
@@ -107,6 +95,8 @@ class TextPairs:
 
 _Scores = tuple[Share, Share]
 """A text's headline measure at request and on delivery."""
+_Place = tuple[int, int]
+"""The query that requested a text, and its index among those requested there."""
 
 
 def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list[TextPairs]:
@@ -118,18 +108,14 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
     """
     pairs = []
     for task in HEADLINES:
-        only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
-        graded: list[tuple[list[_Scores], list[_Scores]]] = []
-        for episode in episodes:
-            (a, lost_a), (b, lost_b) = _texts(task, episode.a), _texts(task, episode.b)
-            if in_pairs:
-                only_a.update(lost_b.get(at, Unpaired.NEVER) for at in a if at not in b)
-                only_b.update(lost_a.get(at, Unpaired.NEVER) for at in b if at not in a)
-                graded.append(([a[at] for at in a if at in b], [b[at] for at in a if at in b]))
-            else:
-                only_a[Unpaired.OTHER_MOMENT] += len(a)
-                only_b[Unpaired.OTHER_MOMENT] += len(b)
-                graded.append((list(a.values()), list(b.values())))
+        texts = [(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
+        both = [a.keys() & b.keys() if in_pairs else set[_Place]() for a, b in texts]
+        n_pairs = sum(map(len, both))
+        only_a, only_b = (sum(len(each[side]) for each in texts) - n_pairs for side in (0, 1))
+        graded = [
+            [[side[at] for at in side if at in common or not in_pairs] for side in each]
+            for each, common in zip(texts, both, strict=True)
+        ]
         differences, states = {}, [episode.key.state for episode in episodes]
         for moment, when in enumerate(("at_request", "on_delivery")):
             a, b = (
@@ -138,14 +124,14 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
             )
             if (found := share_difference(a, b, states)) is not None:
                 differences[when] = found
-        n_pairs = sum(len(of_a) for of_a, _ in graded) if in_pairs else 0
         if differences or (in_pairs and (n_pairs or only_a or only_b)):
             pairs.append(
                 TextPairs(
                     task=task,
+                    paired=in_pairs,
                     pairs=n_pairs,
-                    only_a=dict(only_a),
-                    only_b=dict(only_b),
+                    only_a=only_a,
+                    only_b=only_b,
                     oracle_a=any(_is_oracle(task, episode.a) for episode in episodes),
                     oracle_b=any(_is_oracle(task, episode.b) for episode in episodes),
                     differences=differences,
@@ -158,30 +144,20 @@ def _is_oracle(task: str, queries: Sequence[QueryRecord]) -> bool:
     return any(text.task == task and text.reason == ORACLE for query in queries for text in query.delivered)
 
 
-def _texts(
-    task: str, queries: Sequence[QueryRecord]
-) -> tuple[dict[tuple[int, int], _Scores], dict[tuple[int, int], Unpaired]]:
-    """An episode's texts of the task: the scores of those that are graded, and why others are not.
-
-    The key is the query that requested a text, and its index among those requested there.
-    """
-    graded: dict[tuple[int, int], _Scores] = {}
-    lost: dict[tuple[int, int], Unpaired] = {}
+def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_Place, _Scores]:
+    """The scores of an episode's graded texts of the task."""
+    graded: dict[_Place, _Scores] = {}
     places = Counter[int]()
     of_task = [each for each in requested_texts(queries) if each.request.task == task]
     for each in sorted(of_task, key=lambda each: each.request.request_id):
         query = each.request.query
         at = query, places[query]
         places[query] += 1
-        if each.text is None:
-            lost[at] = Unpaired.CUT_OFF if each.ended is None else Unpaired.DROPPED
-            continue
-        requested, delivered = (headline_share(task, each.text.text, truth) for truth in each.truths)
-        if requested is None or delivered is None:
-            lost[at] = Unpaired.NOT_GRADED
-        else:
-            graded[at] = requested, delivered
-    return graded, lost
+        if each.text is not None:
+            requested, delivered = (headline_share(task, each.text.text, truth) for truth in each.truths)
+            if requested is not None and delivered is not None:
+                graded[at] = requested, delivered
+    return graded
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries

@@ -22,7 +22,7 @@ from eval.metrics.noninferiority import (
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval, MeanDifference
 from eval.records.protocol import format_inputs
-from eval.report.comparison import Comparison, Outcomes, PairTable, TextPairs, Unpaired
+from eval.report.comparison import Comparison, Outcomes, PairTable, TextPairs
 from eval.report.result_tables import MEASURES
 from eval.report.table import Column, Table, format_clock_of, percentage, to_terminal
 
@@ -334,15 +334,14 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
 
 
 def _format_pairs(texts: TextPairs) -> str:
-    """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
-    parts = [f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both"]
-    if Unpaired.OTHER_MOMENT in texts.only_a:
-        count_a, count_b = (only[Unpaired.OTHER_MOMENT] for only in (texts.only_a, texts.only_b))
-        parts = [f"{texts.task}: all {pluralize(count_a, 'graded text')} of A against all {count_b} of B"]
-    else:
-        for name, other, only in (("A", "B", texts.only_a), ("B", "A", texts.only_b)):
-            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(only.items()))
-            parts += [f"only in {name} {sum(only.values())} (in {other} {reasons})"] if only else []
+    """The numbers of paired and unpaired texts; oracles are named."""
+    parts = [
+        f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both",
+        *(f"{n} in {name} alone" for name, n in (("A", texts.only_a), ("B", texts.only_b)) if n),
+    ]
+    if not texts.paired:
+        of_a = pluralize(texts.only_a, "graded text")
+        parts = [f"{texts.task}: all {of_a} of A against all {texts.only_b} of B"]
     oracles = (("A", texts.oracle_a), ("B", texts.oracle_b))
     parts += [f"{name}'s are an oracle's" for name, oracle in oracles if oracle]
     return "; ".join(parts) + "."

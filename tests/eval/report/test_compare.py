@@ -14,7 +14,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import Outcomes, PairTable, Unpaired, outcomes_apart
+from eval.report.comparison import Outcomes, PairTable, outcomes_apart
 from eval.report.comparison_verdict import judge, judge_all, show
 from tests.eval.factory import (
     RIGHT,
@@ -245,24 +245,25 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
     a = run(tmp_path / "a", [RIGHT, RIGHT, WRONG, WRONG], [RIGHT, RIGHT, WRONG])
     b = run(tmp_path / "b", [RIGHT, RIGHT, None, None], [RIGHT, RIGHT, None])
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Unpaired.CUT_OFF: 3}, {})
+    assert (texts.pairs, texts.only_a, texts.only_b) == (4, 3, 0)
     assert [*texts.differences] == ["at_request", "on_delivery"]
     at_request = texts.differences["at_request"]
     assert (at_request.a, at_request.b, at_request.difference) == (100, 100, 0)
 
 
 def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_other_moments(tmp_path):
-    clock, other = {"config": {"clock": "fixed:100,300"}}, Unpaired.OTHER_MOMENT
+    clock = {"config": {"clock": "fixed:100,300"}}
     a = run(tmp_path / "a", [RIGHT, WRONG, BABBLE], [RIGHT], **clock)
     b = run(tmp_path / "b", [RIGHT, RIGHT, RIGHT, None], [RIGHT, WRONG], **clock)
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (0, {other: 3}, {other: 5})
+    assert (texts.pairs, texts.only_a, texts.only_b) == (0, 3, 5)
     requested, delivered = texts.differences.values()
     assert (requested.a, requested.b) == (pytest.approx(200 / 3), 80)
     assert delivered.difference == pytest.approx(80 - 200 / 3)
 
 
-def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
+def test_texts_without_a_counterpart_are_counted(tmp_path):
+    """In B they are not readable, cut off, dropped, and never requested."""
     a = run(tmp_path / "a", [RIGHT, RIGHT, RIGHT, RIGHT, RIGHT])
     b = RunBuilder.at(tmp_path / "b")
     lines = [
@@ -272,9 +273,8 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     lines[0]["finished"][0]["reason"] = "oracle"
     b.add(episode(key(0)), *lines)
     texts = narrations(a, b.folder)
-    reasons = (Unpaired.NOT_GRADED, Unpaired.CUT_OFF, Unpaired.DROPPED, Unpaired.NEVER)
     assert (texts.oracle_a, texts.oracle_b) == (False, True)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (1, dict.fromkeys(reasons, 1), {})
+    assert (texts.pairs, texts.only_a, texts.only_b) == (1, 4, 0)
     mirrored = narrations(b.folder, a)
     assert (mirrored.only_a, mirrored.only_b) == (texts.only_b, texts.only_a)
     silent = run(tmp_path / "silent", [BABBLE])
@@ -310,7 +310,7 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
     a = burst(tmp_path / "a", RIGHT, BABBLE, (0, 1))
     b = burst(tmp_path / "b", WRONG, RIGHT, (4, 9))
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_b) == (1, {Unpaired.NOT_GRADED: 1})
+    assert (texts.pairs, texts.only_b) == (1, 1)
     at_request = texts.differences["at_request"]
     assert (at_request.a, at_request.b) == (100, 0)
 
@@ -445,7 +445,7 @@ def test_every_row_is_one_line_of_a_terminal(tmp_path):
 def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
     printed = shown(run(tmp_path / "a", [RIGHT]), RunBuilder.at(tmp_path / "b").add_all("s").folder)
     assert "language (%)" not in printed
-    assert "only in A 1 (in B 1 never requested)" in printed
+    assert "0 texts graded in both; 1 in A alone" in printed
 
 
 @pytest.mark.parametrize("actions", [0.5, 0.25])
