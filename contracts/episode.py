@@ -13,7 +13,10 @@ from contracts.redaction import redact_text
 
 _NAME = r"[A-Za-z0-9_.-]+"
 _LARGEST = 2**63 - 1  # number of steps, queries or tokens
-_COUNTS = ("steps", "queries", "tokens", "idle_steps", "continued_steps", "skipped_actions")
+_COUNTS = (
+    *("steps", "queries", "tokens"),
+    *("idle_steps", "continued_steps", "skipped_actions", "clipped_steps"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -151,6 +154,7 @@ class EpisodeResult:
     continued_steps: int = 0  # control steps in which the previous chunk continued during a query
     # Leading actions of chunks that were skipped, as old ones were executed instead.
     skipped_actions: int = 0
+    clipped_steps: int = 0  # control steps in which an action of the arm was beyond its limits
     progress: float | None = None  # fraction of the task's criteria met at the end; None after an error
     # Language task to scores; empty without texts.
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)

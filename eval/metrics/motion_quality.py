@@ -87,6 +87,14 @@ class EpisodeMotion:
             gripper_toggles=gripper_toggles(actions, self._action) if self._action.grippers else None,
         )
 
+    def clipped_steps(self) -> int:
+        """Control steps in which an action of the arm was beyond its limits, to which worlds clip it."""
+        if self._action.limits is None or not self._executed:
+            return 0
+        low, high = self._action.limits
+        arm = np.array(self._executed)[:, self._action.arm]
+        return int(((arm < low) | (arm > high)).any(axis=1).sum())
+
 
 def log_dimensionless_jerk(path: Float64[np.ndarray, "position 3"]) -> float | None:
     """Natural logarithm of the dimensionless squared jerk of positions at a constant rate; less is smoother.

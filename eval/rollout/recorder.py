@@ -182,6 +182,7 @@ class EpisodeRecorder:
             texts=self._grader.scores(),
             truth_error=self._truth_error,
             motion=self._motion.quality(),
+            clipped_steps=self._motion.clipped_steps(),
             redraws=self._world.perturber.redraws if isinstance(self._world, Perturbable) else 0,
             video=None if video is None else str(video.relative_to(self._folder.path)),
             video_error=self._video_error,

@@ -1,5 +1,6 @@
 """Smoothness has its known value, free of size and duration; jumps and toggles are those executed."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -48,6 +49,16 @@ def test_chunk_jumps_exclude_the_gripper_and_holding_still():
     held = np.zeros((6, 7))
     held[3:, 0] = [0.2, 0.3, 0.4]
     assert chunk_jump_ratio(held, np.array([-1, -1, -1, 0, 0, 0]), ACTION) == pytest.approx(2)
+
+
+def test_steps_whose_arm_is_beyond_the_limits_count_as_clipped():
+    actions = np.zeros((4, 7))
+    actions[0, 5], actions[1, 0], actions[2, 6], actions[3, 1] = 1.01, -3, 7, 1  # [2]: of the gripper
+    motion, joints = EpisodeMotion(ACTION), EpisodeMotion(dataclasses.replace(ACTION, limits=None))
+    for each in (motion, joints):
+        each.add(QueryRecord(executed=[*actions], spans=[ActionSpan(0, 0, 4)]))
+    assert (motion.clipped_steps(), joints.clipped_steps()) == (2, 0)
+    assert EpisodeMotion(ACTION).clipped_steps() == 0
 
 
 def moving(chunk, steps, path):

@@ -7,7 +7,7 @@ import pytest
 
 from configs.console import TextConsole
 from configs.schema import RunConfig
-from contracts.episode import RequestCounts, Share
+from contracts.episode import MotionQuality, RequestCounts, Share
 from eval.metrics.results_file import results_of
 from eval.records.reader import RunRecords
 from eval.records.run_folders import Run
@@ -105,6 +105,27 @@ def test_errors_are_counted_and_the_first_is_quoted(tmp_path):
     words = " ".join(printed(*none, report=False).split())
     assert "No verdict: no two runs can be compared." in words
     assert "parallel is not compared with shared: " in words
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "clipped", "motion", "sign"),
+    [
+        ("ssstt", 61, {}, "in 51 % of its control steps, actions were clipped to the limits. Check"),
+        ("ssstt", 60, {}, None),
+        ("ttttt", 0, {"gripper_toggles": 0}, "its gripper never changed in 5 episodes. Check"),
+        ("ttttt", 0, {"gripper_toggles": 0, "path_length_m": 0.012}, "; its arm moved at most 1.2 cm in an"),
+        ("ttttte", 0, {"gripper_toggles": 2, "path_length_m": 0.3}, None),
+        ("tttts", 0, {"gripper_toggles": 0, "path_length_m": 0.0}, None),
+        ("tttt", 0, {"gripper_toggles": 0, "path_length_m": 0.0}, None),
+        ("ttttt", 0, {}, None),
+    ],
+)
+def test_signs_that_actions_are_not_those_of_the_robot_are_told(outcomes, clipped, motion, sign, tmp_path):
+    run = RunBuilder.at(tmp_path / "a")
+    run.add_all(outcomes, steps=120, clipped_steps=clipped, motion=MotionQuality(**motion))
+    screen = " ".join(printed(Run(config=RunConfig(), folder=run.folder), report=False).split())
+    assert ("Check what its actions mean" in screen) == (sign is not None)
+    assert sign is None or sign in screen
 
 
 @pytest.mark.parametrize("width", [20, 40, 60])
