@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,13 +19,11 @@ from eval.records.schema import RunFolder
 from eval.report.labels import labels_of
 from eval.report.pairing import require_one_world, require_same_episodes
 from eval.rollout.recorder import EpisodeCaptions
-from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures, save_clip
+from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
 from videos.panel import Caption
 from videos.side_by_side import Side, compose_pair, first_camera
 
 _LAST_S = 1.5  # duration of the last frame, seconds
-# Of an animated WebP, for a web page: pictures a second, at most so many in all, width and size in bytes.
-_CLIP_HZ, _MOST_PICTURES, _CLIP_WIDTH, _CLIP_BYTES = 10, 120, 880, 1_500_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,19 +119,6 @@ class EpisodePair:
             if writer is not None:
                 writer.kill()
             partial.unlink(missing_ok=True)
-
-    def write_clip(self, path: Path) -> None:
-        """Write an animated WebP of at most 1.5 MB, at real-time speed.
-
-        Raises:
-            VideoError: A video is damaged, or of another version, or the clip would be too large.
-        """
-        last = self.frames - 1
-        apart = max(1, round(self.control_hz / _CLIP_HZ), math.ceil(last / _MOST_PICTURES))
-        shown = {*range(apart // 2, last, apart), last}
-        pictures = [picture for frame, picture in enumerate(self.pictures()) if frame in shown]
-        lasting = [*[round(1e3 * apart / self.control_hz)] * (len(pictures) - 1), round(1e3 * _LAST_S)]
-        save_clip(path, pictures, milliseconds=lasting, width=_CLIP_WIDTH, most_bytes=_CLIP_BYTES)
 
 
 def find_pair(
@@ -237,19 +221,16 @@ def main(
         suites: Suites from which the episode is chosen. Default: all.
         task_ids: Tasks from which it is chosen, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         init_ids: Initial states from which it is chosen. Default: all.
-        output: The file to write: .mp4, or .webp for an animated picture of at most 1.5 MB.
+        output: The file to write.
     """
     runs = RunRecords(RunFolder(run)), RunRecords(RunFolder(other))
     pair = find_pair(*runs, suites=suites, task_ids=task_ids, init_ids=init_ids)
     path = usable_file(output, "--output")
-    writers = {".mp4": pair.write, ".webp": pair.write_clip}
-    if path.suffix.lower() not in writers:
-        raise UsageError(
-            f"cannot write {str(output)!r}; --output takes a file whose name ends in {' or '.join(writers)}"
-        )
+    if path.suffix.lower() != ".mp4":
+        raise UsageError(f"cannot write {str(output)!r}; --output takes a file whose name ends in .mp4")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        writers[path.suffix.lower()](path)
+        pair.write(path)
     except VideoError as error:
         raise UsageError(str(error)) from None
     sys.stdout.write(f"{visible_text(pair.why)}\n{shown(path)}\n")

@@ -1,4 +1,4 @@
-"""Writes H.264 files, one frame in memory, and makes still images and animated clips of their frames."""
+"""Writes H.264 files, one frame in memory, reads them, and makes GIFs of them."""
 
 import contextlib
 import functools
@@ -6,10 +6,9 @@ import io
 import itertools
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import cv2
 import imageio_ffmpeg
@@ -140,8 +139,6 @@ class Mp4Writer:
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
-_QUALITIES = (75, 60, 45, 30, 15)
-
 
 def iterate_pictures(video: Path) -> Iterator[Picture]:
     """The frames of a video, one after the other; none if the file is not a video."""
@@ -165,26 +162,6 @@ def _opened(video: Path) -> Iterator[cv2.VideoCapture]:
         stream.release()
 
 
-def save_clip(
-    path: Path, pictures: Sequence[Picture], *, milliseconds: Sequence[int], width: int, most_bytes: int
-) -> None:
-    """Write images of one size as an endless animated WebP, at the best quality within a size limit.
-
-    Each is shown for its `milliseconds`; the height follows from `width`, pixels.
-
-    Raises:
-        VideoError: It exceeds the limit even at the lowest quality.
-    """
-    scaled = [_scaled(picture, width) for picture in pictures]
-    for quality in _QUALITIES:
-        content = _animation(scaled, format="webp", duration=list(milliseconds), quality=quality, method=4)
-        if len(content) <= most_bytes:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            return
-    raise VideoError(f"{len(pictures)} images of {width}x{scaled[0].height} exceed {most_bytes} bytes")
-
-
 def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, int]]:
     """The content of an endlessly looping GIF of a video, and its width and height.
 
@@ -200,13 +177,9 @@ def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, in
     kept = [_scaled(picture, min(width, picture.shape[1])) for picture in frames]
     if not kept:
         raise VideoError(f"{video} cannot be read")
-    return _animation(kept, format="gif", duration=round(1000 * every / rate)), kept[0].size
-
-
-def _animation(pictures: Sequence[Image.Image], **options: Any) -> bytes:
-    content = io.BytesIO()
-    pictures[0].save(content, save_all=True, append_images=pictures[1:], loop=0, **options)
-    return content.getvalue()
+    content, duration = io.BytesIO(), round(1000 * every / rate)
+    kept[0].save(content, "gif", save_all=True, append_images=kept[1:], loop=0, duration=duration)
+    return content.getvalue(), kept[0].size
 
 
 def _scaled(picture: Picture, width: int) -> Image.Image:

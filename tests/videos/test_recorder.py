@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from videos import theme
-from videos.mp4 import Mp4Writer, VideoError, iterate_pictures, save_clip, to_gif
+from videos.mp4 import Mp4Writer, VideoError, iterate_pictures, to_gif
 from videos.panel import Caption, compose
 from videos.recorder import EpisodeVideo
 from videos.timeline import QuerySpan, QueryTimeline
@@ -136,30 +136,6 @@ LEVELS = (20, 80, 140, 200)
 
 def grey(level: int) -> np.ndarray:
     return np.full((48, 64, 3), level, np.uint8)
-
-
-def test_a_clip_shows_every_image_for_its_duration_and_meets_its_size_limit_or_fails(tmp_path):
-    path = tmp_path / "docs" / "clip.webp"
-    times = (250, 250, 250, 2500)
-    save_clip(path, [grey(level) for level in LEVELS], milliseconds=times, width=32, most_bytes=100_000)
-    with Image.open(path) as clip:
-        assert (clip.size, clip.n_frames, clip.info["loop"]) == ((32, 24), 4, 0)
-        shown = []
-        for frame in range(4):
-            clip.seek(frame)
-            clip.load()
-            shown.append((clip.info["duration"], int(np.asarray(clip.convert("RGB")).mean())))
-    assert [duration for duration, _ in shown] == list(times)
-    assert [level for _, level in shown] == pytest.approx(LEVELS, abs=3)
-    noise = [np.random.default_rng(n).integers(0, 256, (48, 64, 3), np.uint8) for n in range(3)]
-    sizes = []
-    for most in (100_000, 6_000):
-        save_clip(tmp_path / "clip.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=most)
-        sizes.append((tmp_path / "clip.webp").stat().st_size)
-    assert sizes[1] <= 6_000 < sizes[0]
-    with pytest.raises(VideoError, match="exceed 100 bytes"):
-        save_clip(tmp_path / "none.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=100)
-    assert not (tmp_path / "none.webp").exists()
 
 
 def test_frames_are_read_in_order_and_a_gif_has_the_pace_of_its_video(tmp_path):
