@@ -264,7 +264,7 @@ class OxygenServerPolicy(RemotePolicy):
         timings_ms["frame"] = timings_ms["action"] + timings_ms.get("decode", 0.0)
         wire_ms = timings_ms.get("wire", 0.0)
         replies = [_language(answer) for answer in answers]
-        finished = tuple(self._received(text, wire_ms) for reply in replies for text in reply.finished)
+        finished = tuple(_received(text, wire_ms) for reply in replies for text in reply.finished)
         requested = tuple(each for reply in replies for each in reply.requested)
         dropped = tuple(each for reply in replies for each in reply.dropped)
         self._unfinished |= {each.request_id: each for each in requested}
@@ -286,12 +286,9 @@ class OxygenServerPolicy(RemotePolicy):
     def _about_query(self, **flags: bool) -> dict[str, Any]:
         return {EXTENSION: {"episode": self._episode, "query": self.number, **flags}}
 
-    def _received(self, text: Text, wire_ms: float) -> Text:
-        if not 0 <= text.requested_query <= self.number:
-            raise BadAnswerError(
-                f"the policy server sent a text of query {text.requested_query} in query {self.number}"
-            )
-        return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
+
+def _received(text: Text, wire_ms: float) -> Text:
+    return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
 
 
 def _language(answer: Mapping[str, Any]) -> Reply:

@@ -32,7 +32,7 @@ from contracts.observation import ActionPrefix, Observation
 from contracts.query import ActionSpan, FedText, QueryExecution, QueryRecord, QuerySchedule, Snapshot
 from contracts.text import Text
 from contracts.truth import Truth
-from eval.policies.base import Policy, numeric_actions
+from eval.policies.base import BadAnswerError, Policy, numeric_actions
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.pricing import UNCHARGED, DelayEstimator, Pricing, TimedQuery
 from sim_envs.suite import Suite
@@ -127,6 +127,12 @@ class _Queries:
         execution.add_chunk(chunk)
         execution.run()
         reply, complete_ms = _timed(policy.complete)
+        for text in reply.finished:
+            if not 0 <= text.requested_query <= query.index:
+                raise BadAnswerError(
+                    f"the policy sent a text of query {text.requested_query} (`Text.requested_query`) in "
+                    f"query {query.index}"
+                )
         latency = self.pricing.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
         self.delays.note(latency)
         timeline.busy_for(latency.busy_ms)

@@ -17,6 +17,7 @@ from contracts.errors import UsageError
 from contracts.interface import Hold, Interface, Motion, Rotation
 from contracts.latency import steps_in
 from contracts.observation import ActionPrefix
+from eval.policies.base import BadAnswerError
 from eval.policies.openpi import OpenpiPolicy
 from eval.policies.python import WithTimeout
 from eval.rollout.pricing import open_pricing
@@ -25,7 +26,7 @@ from oxygen.robots.openpi_keys import ROBOTS
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import PhysicsError
-from tests.eval.doubles import FakePolicy, libero_object
+from tests.eval.doubles import FakePolicy, libero_object, reply, text_finished
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
@@ -155,6 +156,18 @@ def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_know
     assert queries[1].truth_on_delivery(text) == FakeWorld(steps=16).truth()
     assert queries[1].truth == FakeWorld(steps=8).truth() != queries[1].truth_on_delivery(text)
     assert not hasattr(queries[1].observation, "truth"), "no policy sees it"
+
+
+@pytest.mark.parametrize("query", [-1, 2])
+def test_a_text_of_a_query_that_was_not_issued_is_refused(query):
+    class Confused(FakePolicy):
+        def complete(self):
+            return reply(finished=(text_finished(query),) if self._query == 2 else ())
+
+    with pytest.raises(
+        BadAnswerError, match=rf"a text of query {query} \(`Text.requested_query`\) in query 1"
+    ):
+        timed("100,400", policy=Confused())
 
 
 @given(act=st.integers(0, 9), busy=st.integers(0, 9), success_at=st.integers(1, 30), hold=st.booleans())
