@@ -82,6 +82,7 @@ class EpisodeJob:
     variant: int
     task: int
     key: EpisodeKey
+    earlier_video: str | None = None  # of an attempt that was an error
 
 
 class WorkerLostError(RuntimeError):

@@ -126,6 +126,8 @@ def _play(
                 for job, played_result in played:
                     result = played_result.redacted()
                     folders[job.variant].append(result)
+                    if (earlier := job.earlier_video) and earlier != result.video:
+                        (folders[job.variant].path / earlier).unlink(missing_ok=True)
                     monitor.episode(job.variant, result)
                     is_unfit = result.outcome is Outcome.INVALID_ACTION and result.steps == 0
                     errors = [*errors, result] if is_unfit or result.outcome is Outcome.ERROR else []
@@ -195,7 +197,8 @@ def _remaining_jobs(variants: Variants[Any], monitor: Monitor[RunRows]) -> list[
         for number, key in turns:
             result = recorded[number].get(key)
             if result is None or result.outcome is Outcome.ERROR:
-                left.append(EpisodeJob(variant=number, task=task, key=key))
+                earlier = None if result is None else result.video
+                left.append(EpisodeJob(variant=number, task=task, key=key, earlier_video=earlier))
             else:
                 done[number].append(result)
         first += len(planned.keys)

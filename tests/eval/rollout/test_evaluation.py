@@ -152,6 +152,21 @@ def test_resume_plays_an_episode_of_a_complete_run_whose_line_was_cut_off(tmp_pa
     assert list(folder.episodes()) == whole
 
 
+@pytest.mark.parametrize("name", ["task00_ep000_error.mp4", "task00_ep000_seed7_error.mp4"])
+def test_a_retry_removes_the_video_of_the_error(name, tmp_path, policy):
+    policy.fails_at = 0
+    folder = play(tmp_path, how={"max_errors": 9})
+    (key, first), *_ = folder.episodes().items()
+    video = folder.path / "videos" / key.suite / name  # former names lack the seed
+    video.parent.mkdir(parents=True)
+    video.touch()
+    folder.append(dataclasses.replace(first, video=str(video.relative_to(folder.path))))
+    policy.fails_at = None
+    evaluate(*find_unfinished(tmp_path, {}))
+    assert folder.episodes()[key].outcome is Outcome.SUCCESS
+    assert not video.exists()
+
+
 def test_resume_retries_errors(tmp_path, policy, capsys):
     policy.fails_at = 0
     run = new_run(tmp_path, CONFIG)
