@@ -5,7 +5,7 @@ import pytest
 from configs.schema import RunConfig, VariantsConfig
 from contracts.errors import UsageError
 from contracts.perturbation import format_perturbations
-from eval.records.run_folders import find_unfinished
+from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import begin, evaluate
 from tests.eval.rollout.scaled import timeless
@@ -31,6 +31,11 @@ def test_the_control_comes_first_and_only_once(options, sets):
     found = sets_of(**options)
     assert found[: len(sets)] == sets
     assert len(set(found)) == len(found)
+
+
+def test_folders_of_a_change_at_another_time_have_other_names(tmp_path):
+    config = RunConfig(suites=("droid_tabletop",), perturb="light:2@4s+wording:1")
+    assert new_run(tmp_path, config).folder.run_id.endswith("-tiny-unified-light2@4s-wording1")
 
 
 def test_each_dimension_is_perturbed_alone_at_each_severity():
