@@ -9,9 +9,10 @@ from typing import Any
 from configs.cli import ranges
 from configs.errors import check
 from configs.load import load
+from configs.paths import absolute
 from configs.protocol import ProtocolConfig
 from configs.schema import ExecutionConfig, OverlapRule, PolicyConfig, RunConfig, VariantsConfig
-from contracts.clock import MEASURED
+from contracts.clock import MEASURED, Replay
 from contracts.errors import UsageError
 from contracts.interface import Interface, compare
 from contracts.mode import Mode
@@ -21,7 +22,9 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.python import query_limit_s
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.unused_options import refuse_unused_options
+from eval.records.reader import read_identity
 from eval.records.run_folders import Run, find_unfinished, new_run
+from eval.records.schema import RunFolder
 from eval.rollout.episode import Variant
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.executor import SERIAL, Executor
@@ -87,9 +90,13 @@ def prepare_options(
     if resume:
         return prepare(find_unfinished(output_dir, asked), **how)
     merged = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs), **asked}
-    variants = check(VariantsConfig, merged, source=source).variants()
-    runs = [new_run(output_dir, each) for each in variants]
-    return prepare(runs, given=given, mode_is_default=merged.keys().isdisjoint({"mode", "against"}), **how)
+    options = check(VariantsConfig, merged, source=source)
+    is_default = merged.keys().isdisjoint({"mode", "against"})
+    if is_default and isinstance(options.clock, Replay):
+        mode = read_identity(RunFolder(absolute(options.clock.run))).mode
+        options = check(VariantsConfig, {**merged, "mode": [mode]}, source=source)
+    runs = [new_run(output_dir, each) for each in options.variants()]
+    return prepare(runs, given=given, mode_is_default=is_default, **how)
 
 
 def prepare(

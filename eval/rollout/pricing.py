@@ -108,7 +108,7 @@ class ProfilePricing:
                 "as measured"
             )
         for text in query.finished:
-            if text.job >= len(work):
+            if not 0 <= text.job < len(work):
                 raise UnknownLatencyError(
                     f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
                     f"only {len(work)} jobs (`Reply.work`)"
@@ -235,13 +235,16 @@ def open_pricing(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Pricing:
 def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> RecordedPricing:
     """The latencies of a run, or of the variant of its evaluation in the requested mode, on one clock."""
     named, clock = read_identity(folder), str(config.clock)
-    variants = [named]
+    variants = {folder: named}
     if config.mode != named.mode:
-        others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
-        variants += [other for other in map(read_identity, others) if other.clock == named.clock]
-    fitting = [each.run_id for each in variants if each.mode == config.mode]
+        names = [name for name in named.variants if name != named.run_id]
+        others = {
+            each: read_identity(each) for each in (RunFolder(folder.path.parent / name) for name in names)
+        }
+        variants |= {each: other for each, other in others.items() if other.clock == named.clock}
+    fitting = [each for each, variant in variants.items() if variant.mode == config.mode]
     if not fitting:
-        modes = dict.fromkeys(each.mode for each in variants)
+        modes = dict.fromkeys(each.mode for each in variants.values())
         raise UsageError(
             f"clock {clock!r}: {named.run_id} was run in mode {', '.join(modes)}; give --mode "
             f"{' '.join(modes)}"
@@ -249,9 +252,9 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
     if len(fitting) > 1:
         raise UsageError(
             f"clock {clock!r}: {len(fitting)} variants of {named.run_id} ran in mode {config.mode}; "
-            f"name one of them, {' or '.join(fitting)}"
+            f"name one of them, {' or '.join(each.run_id for each in fitting)}"
         )
-    found = RunFolder(folder.path.parent / fitting[0])
+    (found,) = fitting
     clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
     if not clocks or not clocks[0]:
         raise UsageError(

@@ -434,6 +434,23 @@ def test_a_policy_without_texts_runs_in_mode_actions(policy, given, mode, tmp_pa
     assert f"{name}{how}, 4 episodes (1 task of libero_object)" in said
 
 
+@pytest.mark.parametrize(("policy", "given"), [("FakePolicy", []), ("Talking", ["--mode", "isolated"])])
+def test_a_replay_is_in_the_mode_of_the_run_that_it_replays(policy, given, tmp_path, monkeypatch):
+    """Whose policy may have no texts, so that its run is in mode actions although nobody chose that."""
+    without_physics(monkeypatch)
+    module = __name__ if policy == "Talking" else "tests.eval.doubles"
+    one = ["--policy", f"{module}:{policy}", "--suite", "libero_object", "--task-ids", 3, "--init-ids", 0]
+    modes = []
+    for clock, more in ("measured", given), (f"replay:{tmp_path / 'measured'}", []):
+        output = tmp_path / f"by-{clock.partition(':')[0]}"
+        assert call(run.app, *one, *more, "--clock", clock, "--output-dir", output, "--no-report") == 0
+        (folder,) = output.iterdir()
+        modes.append(RunFolder(folder).read_manifest()["config"]["mode"])
+        if clock == "measured":
+            (tmp_path / "measured").symlink_to(folder)
+    assert modes == [given[-1] if given else "actions"] * 2
+
+
 @pytest.mark.parametrize(
     ("asked", "parts"),
     [
