@@ -119,8 +119,8 @@ def form_of(source: str, foreign: Iterable[str]) -> UsageError | None:
     names = sorted(foreign)
     if of_lora := [name for name in names if re.search(r"lora_[ab]$", name)]:
         return UsageError(
-            f"{source} holds weights of LoRA that are not merged ({of_lora[0]}): merge them, for openpi's "
-            f"configurations with python -m oxygen.tools.convert {source} TARGET --merge-lora 1"
+            f"{source} holds weights of LoRA that are not merged ({of_lora[0]}), which this engine does not "
+            "read: serve the policy with openpi and give --policy ws://localhost:8000, or fine-tune without"
         )
     if of_lora := [name for name in names if re.search(r"\.lora_(A|B|embedding)", name)]:
         return UsageError(

@@ -242,7 +242,7 @@ LORA = "PaliGemma/llm/layers/attn/q_einsum/lora_a"
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        (LORA, f"weights of LoRA that are not merged .{LORA}.: .*--merge-lora 1"),
+        (LORA, f"weights of LoRA that are not merged .{LORA}., .*serve the policy with openpi"),
         ("base_model.model.q_proj.lora_A.default.weight", "weights of LoRA by PyTorch .*merge_and_unload"),
         ("paligemma_with_expert.lm_head.weight", "weights of PyTorch.*examples/serve_lerobot.py.*params/"),
     ],
