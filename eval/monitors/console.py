@@ -23,6 +23,7 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome
 from contracts.errors import pluralize
 from contracts.monitor import Monitor
 from contracts.motion import Static
+from contracts.perturbation import format_perturbations
 from eval.metrics.rows import RunRows, rate_of
 from eval.metrics.statistics import Rate
 from eval.records.reader import read_identity
@@ -89,8 +90,9 @@ class EvaluationConsole(Monitor[RunRows]):
         config = self._runs[0].config
         clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
         motion = "" if config.motion in (None, Static()) else f", motion {config.motion}"
-        sets = dict.fromkeys(" ".join(map(str, run.config.perturb)) or "control" for run in self._runs)
-        perturbed = "" if [*sets] == ["control"] else f", {', '.join(sets)}"
+        sets = dict.fromkeys(run.config.perturb for run in self._runs)
+        changes = (format_perturbations(each) if each else "control" for each in sets)
+        perturbed = f", {', '.join(changes)}" if any(sets) else ""
         protocol = protocol_label(read_identity(self._runs[0].folder))
         parts = [
             f"[bold]{self._policy}[/]{how}",

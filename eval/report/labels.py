@@ -4,6 +4,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from contracts.perturbation import format_perturbations
 from eval.records.reader import OVERRIDES, RunIdentity
 from eval.report.table import clock_label
 
@@ -54,7 +55,7 @@ _PARTS: Mapping[str, Callable[[RunIdentity], str]] = {
     ),
     "deadline_ms": lambda run: "no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms",
     "clock": clock_label,
-    "perturb": lambda run: " ".join(map(str, run.perturb)) or "control",
+    "perturb": lambda run: format_perturbations(run.perturb) if run.perturb else "control",
     "protocol": lambda run: f"protocol {run.protocol_name}",
     "feedback": lambda run: str(run.feedback or "no texts in the prompt"),
     "assets": lambda run: f"assets {run.assets.name}",

@@ -23,6 +23,7 @@ from contracts.episode import EpisodeKey, EpisodeResult
 from contracts.errors import UsageError, pluralize, unknown
 from contracts.hashing import hash_of
 from contracts.motion import Static
+from contracts.perturbation import format_perturbations
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.results_file import fields_of
 from eval.metrics.rows import Row, RunRows, Seeds, kinds_of, rate_of, rates_of
@@ -253,7 +254,7 @@ def _beside_controls(entries: Sequence[Entry]) -> list[Entry]:
             and entry.episodes.keys() == other.episodes.keys()
         ]
         for place in places:
-            perturbed[place][" ".join(map(str, entry.run.perturb))] = entry
+            perturbed[place][format_perturbations(entry.run.perturb)] = entry
         if not places:
             alone.append(entry)
     return [

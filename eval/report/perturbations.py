@@ -44,7 +44,7 @@ NOTE = (
     "against the margin are corrected together (Holm)"
 )
 COLUMNS = [
-    Column("perturbation", lambda row: " ".join(map(str, row.run.perturb)), align="left"),
+    Column("perturbation", lambda row: format_perturbations(row.run.perturb), align="left"),
     Column("mode", lambda row: row.run.mode, align="left", choices=True, when=differ),
     Column("control", lambda row: row.pairs.a.percent, percent),
     Column("perturbed", lambda row: row.pairs.b.percent, percent),

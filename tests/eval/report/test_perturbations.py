@@ -11,12 +11,15 @@ from eval.metrics.noninferiority import Verdict
 from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
 from eval.report.conclusion import conclude_runs
+from eval.report.labels import labels_of
 from eval.report.last_screen import results_table
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.perturbations import control_of, perturbed_rows
 from tests.eval.factory import RunBuilder, compare, episode, key
 
 ASSETS = {"name": "real", "digest": "d1ge57000000"}
+
+BOTH = "light:2+wording:1"
 
 
 def run(path, outcomes, perturb="none", **manifest):
@@ -96,6 +99,15 @@ def test_a_perturbed_run_with_too_many_errors_is_not_in_the_sentence(tmp_path, r
     sentence = conclude_runs(labels, [*runs, broken]).sentence
     assert sentence.startswith("camera:3 costs most of 2 perturbations: ")
     assert conclude_runs(["a", "b"], [runs[0], broken]).sentence.startswith("No verdict: too many")
+
+
+def test_two_changes_at_once_have_one_spelling_in_sentence_table_and_label(tmp_path):
+    both = [run(tmp_path / which, 40 * outcome, which) for which, outcome in (("none", "s"), (BOTH, "t"))]
+    labels = labels_of([each.identity for each in both])
+    conclusion = conclude_runs(labels, both)
+    assert conclusion.sentence.startswith(f"{BOTH} costs success: ")
+    (row,) = results_table([RunRows(both[1])], labels[1:], conclusion).records()
+    assert (row["perturbation"], labels) == (BOTH, ["control", BOTH])
 
 
 def test_perturbed_runs_in_several_modes_are_not_counted_as_perturbations(tmp_path):
