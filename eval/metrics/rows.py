@@ -18,7 +18,7 @@ from contracts.query import QueryRecord
 from eval.metrics.language import TextRow, mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import Mean, summarize_motion
 from eval.metrics.simulated_time import SimulatedTime, summarize_time
-from eval.metrics.statistics import Interval, Rate, mean_95, quantiles, scaled, success_rate
+from eval.metrics.statistics import Interval, Rate, quantiles, success_rate
 from eval.records.reader import RunRecords
 
 LATENCY_STAGES = ("action", "frame")
@@ -155,7 +155,6 @@ class Row(SimulatedTime):
     pc_with_errors: float | None = None  # if errors were failures, as openpi counts them; None without errors
     seeds: Seeds | None = None  # None with one seed
     pc_progress: float | None = None  # mean; None unless all episodes have recorded it
-    pc_progress_ci95: Interval | None = None  # 95 % bootstrap interval; None also if all values are equal
     mean_steps: float | None = None  # None unless all episodes have recorded them
     latency_ms: Mapping[str, Quantiles] = dataclasses.field(default_factory=dict)  # stage to quantiles
     charged_ms: Charged | None = None  # None on clock `paused`, as `control_steps`
@@ -212,7 +211,6 @@ def row_of(
         n_without_truth=sum(episode.truth_error is not None for episode in graded),
         **rates_of(episodes),
         pc_progress=100 * statistics.fmean(progress) if progress else None,
-        pc_progress_ci95=scaled(mean_95(progress, states_of(graded)), 100) if progress else None,
         mean_steps=statistics.fmean(each.steps for each in graded) if graded and has_steps else None,
         **vars(summarize_time(graded, limits_s)),
         latency_ms={stage: summary for stage, summary in latency_ms.items() if summary is not None},

@@ -48,9 +48,7 @@ class SimulatedTime:
     restricted_mean_ci95: Interval | None = None
     query_hz: float | None = None  # queries per simulated second
     pc_idle: float | None = None  # percent of control steps in which the robot was idle
-    pc_continued: float | None = None  # percent of those in which the previous chunk continued during a query
     tokens_per_simulated_s: float | None = None  # decoded language tokens
-    skipped_per_query: float | None = None  # skipped leading actions of a chunk
 
 
 def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float]) -> SimulatedTime:
@@ -72,9 +70,7 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
         restricted_mean_ci95=mean_95([s for _, s in restricted], states_of(each for each, _ in restricted)),
         query_hz=_ratio(queries, seconds),
         pc_idle=_ratio(100 * sum(e.idle_steps for e in timed), steps),
-        pc_continued=_ratio(100 * sum(e.continued_steps for e in timed), steps),
         tokens_per_simulated_s=_ratio(sum(e.tokens for e in timed), seconds),
-        skipped_per_query=_ratio(sum(e.skipped_actions for e in timed), queries),
     )
 
 
