@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import reprlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.metadata import entry_points
@@ -24,7 +23,7 @@ from pydantic import (
 
 from configs.cli import DistinctOf, Names, NamesOrNone, Numbers, NumbersOf, Several
 from configs.errors import check
-from contracts.clock import MEASURED, PAUSED, Clock, Profile, parse_clock
+from contracts.clock import MEASURED, PAUSED, Clock, parse_clock
 from contracts.env_seed import BY_EPISODE, EnvSeed, parse_env_seed
 from contracts.errors import UsageError, unknown
 from contracts.mode import Mode
@@ -140,19 +139,7 @@ ProtocolName = Annotated[str, AfterValidator(_followed)]
 CHUNK = "chunk"  # control steps between queries: as many as an answer has actions
 
 
-@functools.cache
-def _warn_of_former_profile(former: str, now: str) -> None:
-    sys.stderr.write(f"profile {former} is now called {now}: OxyGen's code then, not the device's best\n")
-
-
-def _read_clock(text: str) -> Clock:
-    clock, (_, _, name) = parse_clock(text, profiles=_PROFILES), text.partition(":")
-    if isinstance(clock, Profile) and clock.name != name:
-        _warn_of_former_profile(name, clock.name)
-    return clock
-
-
-ClockOption = Annotated[Clock, *_spelled(_read_clock)]
+ClockOption = Annotated[Clock, *_spelled(functools.partial(parse_clock, profiles=_PROFILES))]
 MotionOption = Annotated[ObjectMotion, *_spelled(parse_motion)]
 EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
 TextSourceOption = Annotated[TextSource, *_spelled(parse_text_source)]

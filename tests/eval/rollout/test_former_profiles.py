@@ -2,7 +2,6 @@
 
 import pytest
 
-from configs import schema
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import GridConfig, RunConfig
@@ -18,27 +17,19 @@ HASHED = {"rtx4090": "NVIDIA GeForce RTX 4090, as published", "jetson-thor": "Je
 """The device as hashed by former versions, whose runs have to pair."""
 
 
-@pytest.fixture(autouse=True)
-def _nothing_said():
-    schema._warn_of_former_profile.cache_clear()
-
-
 @pytest.mark.parametrize("former", FORMER_PROFILES)
-def test_a_former_name_is_played_and_one_line_has_the_one_of_today(former, capsys):
+def test_a_former_name_is_that_of_today(former):
     now = FORMER_PROFILES[former]
-    for _ in range(2):
-        config = RunConfig(clock=f"profile:{former}")
+    config = RunConfig(clock=f"profile:{former}")
     grid = GridConfig(clock=(f"profile:{former}",))
     assert str(config.clock) == str(grid.clock[0]) == f"profile:{now}"
-    said = capsys.readouterr().err.splitlines()
-    assert said == [f"profile {former} is now called {now}: OxyGen's code then, not the device's best"]
     assert load(ProfileConfig, now).name == now
     described = open_pricing(config, ()).describe()["profile"]
     assert described["device"] == HASHED[former]
     assert "name" not in described
 
 
-def test_a_run_of_former_versions_is_read_compared_and_resumed_without_a_word(tmp_path, capsys, policy):
+def test_a_run_of_former_versions_is_read_compared_and_resumed(tmp_path, policy):
     config = CONFIG.model_copy(update={"clock": parse_clock("fixed:100"), "num_trials_per_task": 2})
     (run,) = played(tmp_path, config, executor=SERIAL)
     manifest = run.folder.read_manifest()
@@ -48,6 +39,5 @@ def test_a_run_of_former_versions_is_read_compared_and_resumed_without_a_word(tm
     run.folder.write_manifest({**manifest, "config": old, "status": "interrupted"})
     (found,) = find_unfinished(tmp_path, {"clock": "profile:rtx4090-oxygen-2603"})
     assert found.folder.path == run.folder.path
-    assert "is now called" not in capsys.readouterr().err
     (found,) = find_unfinished(tmp_path, {"clock": "profile:rtx4090"})  # as it was begun
     assert found.config.clock == parse_clock("profile:rtx4090")
