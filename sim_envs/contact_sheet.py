@@ -1,67 +1,18 @@
-"""Contact sheets: pictures of tasks in one image; as a command, what perturbations look like.
+"""Contact sheets: pictures of tasks in one image."""
 
-python -m sim_envs.contact_sheet sheet.jpg --suite libero_object --task-ids 3 --perturb-each camera light
-"""
-
-import contextlib
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from cyclopts import App, Parameter
 from PIL import Image, ImageDraw
 
-from configs.cli import Names, Numbers, format_option, run_app
-from configs.paths import usable_file
-from contracts.errors import UsageError, unknown
-from contracts.perturbation import SEVERITIES
-from sim_envs.suite import Task, open_suite
-from sim_envs.world import perturbed_world
+from contracts.errors import unknown
+from sim_envs.suite import Task
 
 _CAPTION = 18
 _TILES_PER_ROW = 2
 _WIDE = 1200  # pixels of a tile that has a row of its own
 _MOST_TILES = 200
 _SUFFIXES = (".jpg", ".jpeg", ".png")
-
-app = App(
-    name="python -m sim_envs.contact_sheet",
-    help="Draw an initial state of each task of a suite as perturbations change it.",
-)
-
-
-@app.default
-def main(
-    file: Path,
-    /,
-    *,
-    suite: str = "droid_tabletop",
-    task_ids: Annotated[Numbers, Parameter(show_default=False)] = (),
-    assets: str = "auto",
-    perturb_each: Names,
-) -> None:
-    """Write a row per task and dimension: the first camera of the control, then of severities 1 to 5.
-
-    Args:
-        file: The image to write.
-        suite: The suite.
-        task_ids: Its tasks. Default: all.
-        assets: A folder of assets, or a source (standins, download, auto).
-        perturb_each: Dimensions of perturbation.
-    """
-    sheet, opened = Sheet(usable_file(file, "the image")), open_suite(suite, assets=assets)
-    for task in (each for each in opened.tasks() if not task_ids or each.task_id in task_ids):
-        opened.check([task])
-        with contextlib.closing(opened.open(task)) as world:
-            for dimension in perturb_each:
-                views = []
-                for text in ("none", *(f"{dimension}:{severity}" for severity in SEVERITIES)):
-                    perturbed_world(world, open_suite(suite, assets=assets, perturb=text).protocol.perturb)
-                    world.reset(init_id=0, seed=7, settle_steps=opened.protocol.settle_steps)
-                    views.append(next(iter(world.observe().images.values())))
-                sheet.add(task, np.concatenate(views, axis=1), f"{dimension}, control and 1 to 5")
-    if not sheet.write():
-        raise UsageError(f"no task of {suite} is among {format_option('task_ids', task_ids)}")
 
 
 class Sheet:
@@ -74,10 +25,10 @@ class Sheet:
         self._file = file
         self._tiles: dict[str, np.ndarray] = {}
 
-    def add(self, task: Task, picture: np.ndarray, what: str | None = None) -> None:
-        """Add a task under its instruction or `what` it shows; a sheet that is full takes no more."""
+    def add(self, task: Task, picture: np.ndarray) -> None:
+        """Add a task under its instruction; a sheet that is full takes no more."""
         if len(self._tiles) < _MOST_TILES:
-            self._tiles[f"{task.suite} {task.task_id}: {what or task.language}"] = picture
+            self._tiles[f"{task.suite} {task.task_id}: {task.language}"] = picture
 
     def write(self) -> bool:
         """Write the image. Returns whether there is one."""
@@ -94,7 +45,3 @@ class Sheet:
             canvas.paste(Image.fromarray(tile), (column * width, row * height + _CAPTION))
         canvas.save(self._file, quality=85, optimize=True)
         return True
-
-
-if __name__ == "__main__":
-    run_app(app)

@@ -96,10 +96,7 @@ def test_a_command_ends_with_its_exit_code_or_one_line(outcome, monkeypatch):
 
 @pytest.mark.parametrize(
     "module",
-    [
-        *(module for module, _ in _COMMANDS.values()),
-        *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
-    ],
+    [*(module for module, _ in _COMMANDS.values()), "oxygen.tools.convert", "oxygen.tools.parity"],
 )
 def test_every_command_refuses_unknown_options_and_prints_help(
     module, tmp_path, monkeypatch, command, refused

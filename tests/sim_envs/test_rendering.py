@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from contracts.errors import UsageError
-from sim_envs.contact_sheet import Sheet, app
+from sim_envs.contact_sheet import Sheet
 from sim_envs.rendering import Cameras
 from sim_envs.suite import Task
 
@@ -71,25 +70,6 @@ def test_culling_changes_no_pixel():
 @pytest.mark.parametrize("scene", [{"shadow": "true"}, {"reflectance": 0.6}, {"floor": 0.4}])
 def test_nothing_is_culled_that_a_shadow_or_a_mirror_may_show(scene):
     assert pictures(model(**scene))[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--suite libero_objct", "did you mean 'libero_object'"),
-        ("--task-ids 99", "no task of droid_tabletop is among --task-ids 99"),
-    ],
-)
-def test_a_contact_sheet_of_no_task_is_refused(arguments, said):
-    with pytest.raises(UsageError, match=said):
-        app(["sheet.png", "--perturb-each", "light", *arguments.split()], result_action="return_value")
-
-
-def test_a_row_of_a_contact_sheet_has_the_control_and_five_severities(tmp_path):
-    arguments = ["--task-ids", "0", "--perturb-each", "light", "wording"]
-    app([str(tmp_path / "sheet.png"), *arguments], result_action="return_value")
-    with Image.open(tmp_path / "sheet.png") as sheet:
-        assert sheet.size == (6 * 320, 2 * (180 + 18))
 
 
 def test_tiles_with_other_image_sizes_do_not_overlap(tmp_path):
