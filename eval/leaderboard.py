@@ -8,7 +8,6 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.paths import usable_folder
-from eval.metrics.noninferiority import ERROR_BUDGET
 from eval.report.leaderboard import leaderboard_markdown, read_leaderboard, write_leaderboard
 
 app = App(name="oxygen-eval leaderboard")
@@ -17,7 +16,6 @@ app = App(name="oxygen-eval leaderboard")
 @app.default
 def main(
     *paths: Path,
-    error_budget: float = ERROR_BUDGET,
     published: Annotated[bool, Parameter(negative=())] = False,
     columns: str | None = None,
     output_dir: Annotated[Path | None, Parameter(name=["--output-dir", "-o"])] = None,
@@ -30,7 +28,6 @@ def main(
     Args:
         paths: Folders that are searched for runs. Rollouts of a training are included only if its folder is
             given. Default: runs.
-        error_budget: Maximum percentage of errors of a ranked run.
         published: Also show success rates that others published, in a block of its own: other machines, other
             assets, never ranked with runs.
         columns: Columns to show instead of the default ones, by heading without the unit, such as
@@ -39,7 +36,7 @@ def main(
     """
     if output_dir is not None:
         usable_folder(output_dir, "--output-dir")
-    board = read_leaderboard(paths or (Path("runs"),), error_budget=error_budget, published=published)
+    board = read_leaderboard(paths or (Path("runs"),), published=published)
     board = board.showing(columns)
     if output_dir is None:
         sys.stdout.write(leaderboard_markdown(board))

@@ -34,18 +34,14 @@ class ActionDifference:
     bitwise_equal: bool  # whether both runs made the same number of queries everywhere, with the same bits
     n_queries: int  # common queries compared
     n_uneven: int  # episodes in which the runs made different numbers of queries
-    first_uneven: EpisodeKey | None  # the first such episode
-    first_uneven_counts: tuple[int, int] | None  # its numbers of queries, in A and in B
 
 
 def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
     """Compare the actions of two runs on the same episodes; different widths are a UsageError."""
     gaps: list[tuple[float, EpisodeKey, int]] = []
-    uneven: list[EpisodeQueries] = []
-    same_bits = True
+    n_uneven, same_bits = 0, True
     for episode in episodes:
-        if len(episode.a) != len(episode.b):
-            uneven.append(episode)
+        n_uneven += len(episode.a) != len(episode.b)
         for index, (a, b) in enumerate(zip(episode.a, episode.b, strict=False)):
             # Bits differ between 0 and -0 and between two NaNs, which compare otherwise.
             same_bits &= a.actions.shape == b.actions.shape and a.actions.tobytes() == b.actions.tobytes()
@@ -55,11 +51,9 @@ def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
         largest=largest,
         key=key if largest else None,
         query=query if largest else None,
-        bitwise_equal=bool(gaps) and same_bits and not uneven,
+        bitwise_equal=bool(gaps) and same_bits and not n_uneven,
         n_queries=len(gaps),
-        n_uneven=len(uneven),
-        first_uneven=uneven[0].key if uneven else None,
-        first_uneven_counts=(len(uneven[0].a), len(uneven[0].b)) if uneven else None,
+        n_uneven=n_uneven,
     )
 
 

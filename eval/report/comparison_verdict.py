@@ -358,11 +358,7 @@ def _format_actions(actions: ActionDifference) -> str:
     else:
         size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
         largest = f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
-    parts = [largest]
-    if actions.n_uneven and actions.first_uneven_counts:
-        a, b = actions.first_uneven_counts
-        parts.append(
-            f"numbers of queries differ in {pluralize(actions.n_uneven, 'episode')} "
-            f"(first {actions.first_uneven}: {a} in A, {b} in B)"
-        )
-    return "Largest action difference: " + "; ".join(parts) + "."
+    uneven = ""
+    if actions.n_uneven:
+        uneven = f"; numbers of queries differ in {pluralize(actions.n_uneven, 'episode')}"
+    return f"Largest action difference: {largest}{uneven}."

@@ -141,7 +141,6 @@ class Leaderboard:
 
     suites: Mapping[str, Sequence[RankedTable]]  # suite to its tables, the largest first
     unranked: Sequence[Mapping[str, str]]  # runs, or suites of runs, left out, each as `run_id` and `reason`
-    error_budget: float  # maximum percentage of errors of a ranked run
     # Title to success rates that others published, never ranked with runs; empty unless asked for.
     published: Mapping[str, Table] = dataclasses.field(default_factory=dict)
 
@@ -178,24 +177,17 @@ class Leaderboard:
         return dataclasses.replace(self, suites=suites)
 
 
-def read_leaderboard(
-    paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET, published: bool = False
-) -> Leaderboard:
+def read_leaderboard(paths: Sequence[Path], *, published: bool = False) -> Leaderboard:
     """The leaderboard of the runs in `paths`, with the figures that others published beside it if asked for.
 
     Raises:
-        UsageError: There is no run, a path is not a folder, or the budget is out of range.
+        UsageError: There is no run, or a path is not a folder.
     """
-    if not 0 <= error_budget < 100:
-        raise UsageError(
-            f"an error budget of {error_budget:g} %; give one from 0 to less than 100, such as "
-            f"{ERROR_BUDGET:g}"
-        )
     entries: list[Entry] = []
     unranked: list[dict[str, str]] = []
     for records in require_runs(paths):
         try:
-            ranked, left_out = _read(records, error_budget)
+            ranked, left_out = _read(records)
         except UsageError as error:
             warn_skipped(records.folder.path, error)
             ranked, left_out = [], [{"run_id": records.folder.run_id, "reason": str(error)}]
@@ -217,10 +209,10 @@ def read_leaderboard(
     shown = [each for each in tables_of_papers if played & each.suites.keys()] if published else []
     others = {each.title: _published(each) for each in shown}
     tables = _tables(averages) | _tables(entries)
-    return Leaderboard(suites=tables, unranked=unranked, error_budget=error_budget, published=others)
+    return Leaderboard(suites=tables, unranked=unranked, published=others)
 
 
-def _read(records: RunRecords, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
+def _read(records: RunRecords) -> tuple[list[Entry], list[dict[str, str]]]:
     run, episodes = records.identity, records.episodes
     if run.status != "complete":
         done = f"{len(episodes)} of {pluralize(run.n_planned, 'episode')}"
@@ -229,9 +221,9 @@ def _read(records: RunRecords, error_budget: float) -> tuple[list[Entry], list[d
     ranked, left_out = [], []
     for suite, row in RunRows(records).suites.items():
         total = row.n_episodes + row.n_errors
-        if exceeds(row.n_errors, total, budget=error_budget):
+        if exceeds(row.n_errors, total):
             errors = f"{row.n_errors} of {pluralize(total, 'episode')} on {suite} ended in an error"
-            reason = f"{errors}, more than {error_budget:g} %; run it again"
+            reason = f"{errors}, more than {ERROR_BUDGET:g} %; run it again"
             left_out.append({"run_id": run.run_id, "reason": reason})
         else:
             of_suite = {key: episode for key, episode in episodes.items() if key.suite == suite}
@@ -534,6 +526,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
     content = {
         "title": "Leaderboard",
         "board": board,
+        "error_budget": ERROR_BUDGET,
         "unranked": Table.of_cells(["run", "reason"], unranked, left=2),
         "formats": list(texts),
     }
@@ -547,7 +540,9 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
     columns = [column for each in board.tables for column in each.table.shown]
-    return template.render(board=board, legend=Table(columns=columns, groups=()).legend())
+    return template.render(
+        board=board, error_budget=ERROR_BUDGET, legend=Table(columns=columns, groups=()).legend()
+    )
 
 
 def _csv(board: Leaderboard) -> str:
@@ -565,7 +560,7 @@ def _csv(board: Leaderboard) -> str:
 
 def _json(board: Leaderboard) -> dict[str, Any]:
     return {
-        "error_budget": board.error_budget,
+        "error_budget": ERROR_BUDGET,
         "suites": {
             suite: [
                 {

@@ -108,9 +108,8 @@ def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries
     assert not actions.bitwise_equal
     actions = compare(a.folder, c.folder).actions
     assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 8)
-    assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
-    words = f"0 over 8 queries; numbers of queries differ in 1 episode (first {key(1)}: 3 in A, 2 in B)"
-    assert words in told(a.path, c.path)
+    assert actions.n_uneven == 1
+    assert "0 over 8 queries; numbers of queries differ in 1 episode." in told(a.path, c.path)
 
 
 def test_runs_without_query_files_compare_by_outcome_and_latency_is_b_over_a(tmp_path):

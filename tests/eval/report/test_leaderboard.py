@@ -198,7 +198,7 @@ def test_a_published_mean_replaces_that_of_the_rates_and_a_missing_rate_leaves_n
         check(PublishedConfig, table, source="t.yaml")
 
 
-def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, refused):
+def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path):
     RunBuilder.at(tmp_path / "broken").add_all("s" + "e" * 9).add_all("s", suite="libero_goal")
     RunBuilder.at(tmp_path / "sound").add_all("s" * 49 + "e")
     found = tables([tmp_path])
@@ -206,9 +206,6 @@ def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, refused)
     assert list(found) == ["libero_goal", "libero_object"], "its other suite is ranked"
     reason = "9 of 10 episodes on libero_object ended in an error, more than 2 %; run it again"
     assert not_ranked([tmp_path]) == {"broken": reason}
-    assert len(tables([tmp_path], error_budget=90)["libero_object"]) == 2
-    for budget in (-1, 100):
-        assert f"an error budget of {budget} %" in refused(app, tmp_path, "--error-budget", budget)
 
 
 def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
@@ -426,9 +423,9 @@ def test_errors_and_seeds_are_averaged_over_suites_or_pooled_as_the_rate_is(tmp_
     run = RunBuilder.at(tmp_path / "papers/a")
     for suite in ("libero_spatial", "libero_goal", "libero_10"):
         run.add_all("tttttttt", suite=suite)
-    run.add_all("se")
-    (row,) = tables([tmp_path / "papers"], error_budget=50)["LIBERO, four suites"][0]
-    assert (row["average"], row["errors as failures"]) == ("25.0 %", "12.5 %")
+    run.add_all("s" * 98 + "ee")
+    (row,) = tables([tmp_path / "papers"])["LIBERO, four suites"][0]
+    assert (row["average"], row["errors as failures"]) == ("25.0 %", "24.5 %")
     run = RunBuilder.at(tmp_path / "plus/a", suite_hashes=dict.fromkeys(PLUS, "bbbb2222"))
     for number, suite in enumerate(PLUS):
         for task_id in range(number + 1):
