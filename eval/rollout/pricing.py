@@ -14,7 +14,7 @@ from configs.paths import absolute
 from configs.profile import ProfileConfig, StageTime
 from configs.schema import RunConfig
 from contracts.clock import Fixed, Measured, Paused, Profile, Replay
-from contracts.episode import EpisodeKey
+from contracts.episode import EpisodeKey, Outcome
 from contracts.errors import UsageError
 from contracts.latency import Latency, steps_in
 from contracts.mode import Mode
@@ -261,10 +261,11 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
             f"clock {clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
             "give another run"
         )
-    missing = [key for key in episodes if not found.queries_path(key).is_file()]
-    if missing:
+    whole = {key for key, each in found.episodes().items() if each.outcome is not Outcome.ERROR}
+    if missing := [key for key in episodes if key not in whole or not found.queries_path(key).is_file()]:
         raise UsageError(
-            f"clock {clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
+            f"clock {clock!r}: {found.run_id} has no episode {missing[0]} that was played to its end; replay "
+            "episodes that it has, or complete it with --resume"
         )
     overlap = clocks[0].get("overlap", "skip")
     if (overlap == "rtc") != (config.overlap == "rtc"):

@@ -135,6 +135,13 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
         replayed.latency(call(key=key, reply=reply(finished=(text(0), text(1)))))
 
 
+def test_an_episode_that_was_an_error_cannot_be_replayed(policy, tmp_path):
+    policy.fails_at = 1
+    failed = play(tmp_path, how={"max_errors": 9}, clock="measured")
+    with pytest.raises(UsageError, match=r"no episode libero_object\.0\.0\.7 that was"):
+        play(tmp_path, clock=f"replay:{failed.path}")
+
+
 @pytest.mark.usefixtures("policy")
 def test_a_replay_of_a_sweeps_cell_in_another_mode_is_of_one_on_the_same_clock(tmp_path):
     clocks = {"fixed:0": "unified", "fixed:300": "isolated", "fixed:0,0": "isolated", "fixed:40": "shared"}
