@@ -125,7 +125,6 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
             for when, difference in each.pop("differences").items()
         ],
         "text_pairs": texts,
-        "staleness_ms": {task: {"a": a, "b": b} for task, (a, b) in comparison.staleness_ms.items()},
     }
 
 

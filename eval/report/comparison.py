@@ -19,7 +19,6 @@ from eval.metrics.language import (
     ORACLE,
     currency_differences,
     grade_text,
-    mean_staleness_ms,
     share_difference,
 )
 from eval.metrics.motion_quality import motion_differences
@@ -366,9 +365,6 @@ class Comparison:
     # recorded.
     curve_a: Sequence[tuple[float, Rate]] = ()
     curve_b: Sequence[tuple[float, Rate]] = ()
-    # Language task to the mean simulated milliseconds from request to delivery of its texts, in A and in B,
-    # over the graded pairs; None for a run without texts of it.
-    staleness_ms: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)
     # Whether a run is unfinished or has episodes that the other lacks: then only common ones are compared.
     partial: bool = False
 
@@ -456,8 +452,6 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         why = f"of {len(pairs)} that both have, each is an error in one" if pairs else "none is recorded"
         raise UsageError(f"{run_a.folder.run_id} and {run_b.folder.run_id} share no graded episode: {why}")
     queries = [EpisodeQueries(key=x.key, a=run_a.queries(x.key), b=run_b.queries(x.key)) for x, _ in graded]
-    of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
-    late_ms = {task: [mean_staleness_ms(each, [task]) for each in (of_a, of_b)] for task in HEADLINES}
     return Comparison(
         a=identities[0],
         b=identities[1],
@@ -470,9 +464,8 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         restricted=restricted_times(graded, identities[0].limits_s),
         currency=currency_differences(graded),
         motion=motion_differences(graded),
-        curve_a=success_curve(of_a),
-        curve_b=success_curve(of_b),
-        staleness_ms={task: (a, b) for task, (a, b) in late_ms.items() if (a, b) != (None, None)},
+        curve_a=success_curve([x for x, _ in graded]),
+        curve_b=success_curve([y for _, y in graded]),
         partial=bool(unfinished)
         or (a.keys() != b.keys() if paired else len(a) < len(run_a.episodes) or len(b) < len(run_b.episodes)),
     )

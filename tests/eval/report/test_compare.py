@@ -28,7 +28,6 @@ from tests.eval.factory import (
     narrated,
     query,
     said,
-    scores,
     truth,
 )
 
@@ -319,8 +318,7 @@ def timed(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **man
     builder = RunBuilder.at(path, mode=mode, **manifest)
     for i in range(n):
         outcome = "timeout" if i < failures else "success"
-        texts = {"narration": scores(staleness_s=seconds / 10)}
-        made = episode(key(i), outcome, simulated_s=seconds * (1 + i / 100), texts=texts)
+        made = episode(key(i), outcome, simulated_s=seconds * (1 + i / 100))
         builder.add(made, narrated(0, RIGHT if i < right else WRONG, actions))
     return builder.folder
 
@@ -363,7 +361,6 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
     assert written["time_to_success"]["verdict"]["verdict"] == "superior"
     assert written["success_over_time"]["b"][-1]["pc_success"] == 100
     assert written["per_suite"]["libero_object"]["verdict"] == written["verdict"]["verdict"]
-    assert written["staleness_ms"]["narration"] == pytest.approx({"a": 800.0, "b": 400.0})
 
 
 def test_errors_are_counted_of_the_run_that_has_them_where_episodes_are_not_paired():
