@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from configs.exits import how_ended, report_crashes
+from configs.exits import how_ended, report_crashes, without_main
 from configs.paths import absolute, back_where_begun, begin_in
 from contracts.errors import UsageError
 from sim_envs.blas import environment_variable
@@ -345,19 +345,6 @@ def _own_packages_first() -> Iterator[None]:
         sys.path = path
 
 
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Have a worker import nothing of the user's script, which may have no `__main__` guard."""
-    main = vars(sys.modules["__main__"])
-    hidden = {name: main.get(name) for name in ("__spec__", "__file__") if name in main}
-    main["__spec__"] = None
-    main.pop("__file__", None)
-    try:
-        yield
-    finally:
-        main.update(hidden)
-
-
 class _Worker:
     """The parent's handle on a worker process and its replacements."""
 
@@ -474,7 +461,7 @@ class _Worker:
         with contextlib.ExitStack() as environment:
             environment.enter_context(_own_packages_first())
             environment.enter_context(back_where_begun())
-            environment.enter_context(_without_main())
+            environment.enter_context(without_main())
             if self._device is not None:
                 environment.enter_context(environment_variable(DEVICE, str(self._device)))
             process.start()

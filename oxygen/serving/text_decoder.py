@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from configs.exits import how_ended
+from configs.exits import how_ended, without_main
 from contracts.errors import UsageError
 from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput, Pi05Config
@@ -216,7 +216,8 @@ class RemoteTextDecoder:
         arguments = (theirs, compile_cache, config, weights, sizes, adapter)
         # A daemon ends with its parent, even without close().
         self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
-        self._process.start()
+        with without_main():
+            self._process.start()
         theirs.close()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
         self._receive()  # ready, or a failure

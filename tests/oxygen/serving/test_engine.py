@@ -290,7 +290,11 @@ def test_a_checkpoint_that_is_not_there_is_refused_as_in_one_process():
         start(absent)
 
 
-def test_a_process_that_is_gone_is_one_clear_error():
+def test_a_process_that_is_gone_is_one_clear_error(tmp_path, monkeypatch):
+    script = tmp_path / "script.py"  # of the user, without a guard
+    script.write_text("import os; os._exit(9)")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script))
     with pytest.raises(SecondProcessError, match="the second process exited with code 3; on"):
         start(functools.partial(os._exit, 3))
 
