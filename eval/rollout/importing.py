@@ -187,7 +187,7 @@ def _check_columns(columns: Sequence[str], file: str) -> None:
 
 def _read_csv(text: str, file: str) -> ForeignResults:
     """A table of episodes."""
-    lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    lines = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)  # Excel's mark
     columns = tuple(lines.fieldnames or ())
     _check_columns(columns, file)
     trials, episodes = defaultdict[Any, Iterator[int]](itertools.count), []

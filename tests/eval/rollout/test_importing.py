@@ -69,7 +69,7 @@ def test_vla_evals_episodes_begin_in_their_states_and_its_errors_are_errors(tmp_
     assert RunRecords(run).identity.names_states
 
 
-def test_a_table_has_outcomes_in_words_or_numbers(tmp_path, table):
+def test_a_table_has_outcomes_in_words_or_numbers_and_may_be_excels(tmp_path, table):
     assert solved(imported(table, tmp_path, suite="libero_object")) == {
         (0, 0): True,
         (0, 1): False,
@@ -77,7 +77,7 @@ def test_a_table_has_outcomes_in_words_or_numbers(tmp_path, table):
         (1, 1): False,
     }
     named = tmp_path / "named.csv"
-    named.write_text("suite,task,success\ncalvin,open drawer,1\ncalvin,close drawer,0\n")
+    named.write_text("suite,task,success\ncalvin,open drawer,1\ncalvin,close drawer,0\n", "utf-8-sig")
     run = imported(named, tmp_path, protocol="calvin-abcd")
     assert {each.key.task_id: each.task for each in run.episodes().values()} == {
         1: "open drawer",
