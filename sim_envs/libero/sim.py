@@ -443,12 +443,12 @@ class LiberoSim(World):
         """Apply what the episode starts with. The arm is held where it is then."""
         arm, joints = self.env.robots[0], self.env.robots[0]._ref_joint_pos_indexes
         before = self._data.qpos[joints].copy()
-        self.perturber.begin(self._scene, key.digest())
+        changed = self.perturber.begin(self._scene, key.digest())
         if not np.array_equal(self._data.qpos[joints], before):
             arm.controller.update_initial_joints(self._data.qpos[joints])
             arm.controller.reset_goal()
             self._expose()
-        elif self.perturber.perturbations:
+        elif changed:
             self._cameras.capture(self._data)
 
     @property

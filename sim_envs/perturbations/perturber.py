@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,10 +38,10 @@ class Perturber:
         self._scene, self._saved, self.redraws = None, {}, 0
         self._later, self._sensors = [], []
 
-    def begin(self, scene: "Callable[[], Scene] | None", digest: int) -> None:
+    def begin(self, scene: "Callable[[], Scene] | None", digest: int) -> bool:
         """Apply what the episode starts with; the control's key gives the `digest`.
 
-        None is the scene of a world that is not MuJoCo's.
+        None is the scene of a world that is not MuJoCo's. Returns whether the scene has changed.
         """
         self._digest, self._step = digest, 0
         parts = [part for part in self.perturbations if find_dimension(part.dimension).medium != "words"]
@@ -50,18 +50,14 @@ class Perturber:
             self._saved = self._scene.looks()
         order = sorted(parts, key=lambda part: not find_dimension(part.dimension).moves)
         self._later = [part for part in order if part.at_s]
-        for part in order:
-            if not part.at_s:
-                self._apply(part)
+        return self._changed_by([part for part in order if not part.at_s])
 
     def step(self) -> bool:
         """One control step of the episode has passed. Returns whether a change of the scene came with it."""
         self._step += 1
         due = [part for part in self._later if steps_in(1e3 * part.at_s, self._control_hz) <= self._step]
-        for part in due:
-            self._later.remove(part)
-            self._apply(part)
-        return any(find_dimension(part.dimension).medium == "scene" for part in due)
+        self._later = [part for part in self._later if part not in due]
+        return self._changed_by(due)
 
     def without(self, names: Mapping[str, object]) -> None:
         """Do not perturb these objects from now on."""
@@ -86,6 +82,11 @@ class Perturber:
         self._scene.look(self._saved)
         yield
         self._scene.look(now)
+
+    def _changed_by(self, due: Sequence[Perturbation]) -> bool:
+        for part in due:
+            self._apply(part)
+        return any(find_dimension(part.dimension).medium == "scene" for part in due)
 
     def _apply(self, part: Perturbation) -> None:
         dimension, scene = find_dimension(part.dimension), self._scene

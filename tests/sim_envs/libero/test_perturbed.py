@@ -46,6 +46,13 @@ def test_tasks_whose_objects_are_told_apart_by_place_are_refused_before_the_run(
         opened.check(opened.tasks())
 
 
+@pytest.mark.parametrize("text", ["wording:3", "light:5@4s", "noise:5@4s"])
+def test_the_first_picture_is_the_controls_if_nothing_in_it_has_changed(sim, text):
+    control = begun(sim, "none").observe().images
+    for camera, picture in begun(sim, text).observe().images.items():
+        np.testing.assert_array_equal(picture, control[camera])
+
+
 @pytest.mark.slow
 def test_a_task_that_begins_as_it_ends_has_another_layout(open_standin):
     sim = begun(open_standin("libero_memory", 0), "layout:3")  # lift the bowl and put it back
