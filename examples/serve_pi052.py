@@ -27,9 +27,13 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 from lerobot.policies.pi052.text_processor_pi052 import discretize_state_str, register_paligemma_loc_tokens
 from lerobot.utils.constants import OBS_LANGUAGE_ATTENTION_MASK, OBS_LANGUAGE_TOKENS, OBS_STATE
 from openpi_server import policy_server
-from serve_lerobot import IMAGES
 from transformers import AutoTokenizer
 
+IMAGES = {
+    "observation.images.image": "observation/image",
+    "observation.images.image2": "observation/wrist_image",
+}
+"""The policy's cameras and openpi's. LeRobot's own LIBERO environment calls the wrist camera image2."""
 MEMORY = {"field": "memory", "format": "Memory: {text}", "answer": "Memory: {text}", "lookback_s": 1.0}
 SUBTASK = {"field": "subtask", "format": "Current subtask: {text}", "answer": "Subtask: {text}"}
 FEEDBACK = {"plan": [MEMORY, SUBTASK]}

@@ -1,5 +1,6 @@
 """Links of the documentation resolve; its code runs, as do `examples/`: servers of policies, and shards."""
 
+import ast
 import contextlib
 import dataclasses
 import io
@@ -156,6 +157,21 @@ world.reset(init_id=0, seed=7, settle_steps=1)
 print(world.observe().language)
 """
     assert python(EXAMPLES, open_and_reset) == "put the cube on the plate\n"
+
+
+def test_what_examples_import_from_each_other_is_there():
+    trees = {path.stem: ast.parse(path.read_text()) for path in EXAMPLES.glob("*.py")}
+    imported = [
+        (node.module, each.name)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in trees
+        for each in node.names
+    ]
+    assert imported
+    for module, name in imported:
+        there = {getattr(node, "name", getattr(node, "id", None)) for node in ast.walk(trees[module])}
+        assert name in there, f"{module}.{name}"
 
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
