@@ -112,7 +112,7 @@ class _VlaEvalEpisode(BaseModel):
     episode_id: Count
     metrics: dict[str, Any] = {}
     steps: Count | None = None
-    elapsed_sec: float | None = None
+    elapsed_sec: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     failure_reason: str | None = None
     failure_detail: str | None = None
     init_id: Count | None = None  # in this project's exports
@@ -170,10 +170,12 @@ def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
 
 
 def _check_columns(columns: Sequence[str], file: str) -> None:
-    """A missing column, or one whose name is nearly that of a known one, is a UsageError.
+    """A column that is missing, there twice, or nearly named as a known one is a UsageError.
 
     Otherwise its states or seeds would be ignored without a word.
     """
+    if twice := [column for column in columns if columns.count(column) > 1]:
+        raise UsageError(f"{file}, line 1: has column {twice[0]!r} twice; give it once")
     if {"task", "task_id"}.isdisjoint(columns) or {"outcome", "success"}.isdisjoint(columns):
         raise UsageError(f"{file}, line 1: has columns {', '.join(columns) or 'none'}; give {_CSV_COLUMNS}")
     missing = sorted({"suite", "init_id", "seed", "steps"}.difference(columns))
@@ -451,7 +453,7 @@ def import_results(
     }
     seeds = tuple(dict.fromkeys(episode.key.seed for episode in episodes))
     manifest = _manifest({"policy": policy, "protocol": protocol, **(changes or {})}, seeds, source, episodes)
-    config = RunConfig(policy=policy, seeds=seeds)
+    config = check(RunConfig, {"policy": policy, "seeds": seeds}, source=str(path))
     with locked_run(new_run(output_dir, config, names_mode=False)) as run:
         begin([run], [manifest])
         for episode in episodes:
