@@ -12,7 +12,6 @@ from contracts.text import EpisodeEnd, Reply
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling
-from oxygen.serving.scheduler import FixedTokens
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.compiling import compile_soon
 from tests.oxygen.conftest import SMALL, TASKS, answered, small_policy
@@ -57,17 +56,6 @@ def test_actions_are_the_same_bits_with_and_without_language_and_texts_the_same_
     for request_id, text in episodes[mode].texts.items():
         for field in ("task", "requested_query", "text", "tokens", "reason"):
             assert getattr(text, field) == getattr(alone[request_id], field)
-
-
-@pytest.mark.parametrize(("tokens_per_frame", "rows"), [(1, 8), (2, 3), (17, 8)])
-def test_a_text_is_the_same_over_any_step_boundaries_and_in_any_company(
-    policy, observe, episodes, tokens_per_frame, rows
-):
-    engine = EngineConfig(budget=FixedTokens(tokens_per_frame), slots=10, rows=rows)
-    texts = episode(policy.with_engine(engine), observe).texts
-    alone = episodes[Mode.ISOLATED].texts
-    assert texts
-    assert {key: text.text for key, text in texts.items()} == {key: alone[key].text for key in texts}
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -158,16 +146,6 @@ def test_every_query_is_completed_once_before_the_next_unless_the_episode_ends(p
     assert policy.finish().cancelled == 0
 
 
-def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
-    few = policy.with_engine(EngineConfig(budget=FixedTokens(1), slots=3, rows=2))
-    crowded = episode(few, observe)
-    dropped = [text.request_id for reply in crowded.replies for text in reply.dropped]
-    assert 0 < len(dropped) == len(set(dropped))
-    assert crowded.texts, "what is being decoded is never dropped, so something is finished"
-    assert crowded.actions == episode(in_mode(Mode.ACTIONS), observe).actions
-    assert crowded.end.cancelled <= 3
-
-
 def test_an_observation_that_makes_no_sense_is_refused_in_one_line(policy, observe):
     policy.reset(7)
     with pytest.raises(UsageError, match=r"^[^\n]*state holds nan at 7[^\n]*$"):
@@ -182,8 +160,6 @@ def test_parts_that_do_not_fit_are_refused(policy):
     small_vocabulary = dataclasses.replace(SMALL, vocab_size=100)
     with pytest.raises(UsageError, match="768 tokens"):
         small_policy(config=small_vocabulary)
-    with pytest.raises(UsageError, match="1 slots for 2 language tasks"):
-        small_policy(EngineConfig(slots=1), tasks=(task, task))
     drawn = dataclasses.replace(task, sampling=Sampling(temperature=0.7, top_k=SMALL.vocab_size + 1))
     with pytest.raises(UsageError, match="'a': top_k is 769, the model has 768 tokens"):
         small_policy(tasks=[drawn])
