@@ -23,7 +23,7 @@ from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.transforms import acting_as, embodiment
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.weights.remedies import SINGLE_FILE
-from oxygen.weights.source import BUNDLED, CARD, CONFIG_FILE, RECORD, adapter_card, fetch
+from oxygen.weights.source import BUNDLED, CARD, RECORD, adapter_card, fetch
 
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
 """Patterns of checkpoints, relative to the nearest existing folder."""
@@ -234,7 +234,7 @@ def check_sizes(folder: Path, model: str) -> None:
     Shapes are checked when the weights are loaded; this also covers sizes that no shape shows, such as the
     number of denoising steps.
     """
-    if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
+    if not (folder / RECORD).is_file():
         return  # converted: only its shapes are known
     from flax.traverse_util import flatten_dict  # other policies do without flax
 

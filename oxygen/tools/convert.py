@@ -1,7 +1,5 @@
 """`python -m oxygen.tools.convert SOURCE TARGET`: convert a checkpoint of a known policy to safetensors."""
 
-import dataclasses
-import json
 import re
 import shutil
 import sys
@@ -17,14 +15,14 @@ from configs.paths import usable_file
 from configs.schema import PolicyConfig
 from contracts.errors import UsageError, unknown
 from contracts.redaction import redact
-from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.model.config import PRESETS
 from oxygen.presets.policies import completed, evaluation_command, read_model_policy
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
 from oxygen.weights.formats import SINGLE_FILE, Checkpoint, open_checkpoint, write_safetensors
 from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
-from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
+from oxygen.weights.source import CARD, RECORD, TOKENIZER, card_text, fetch
 
 _ASSETS = "assets"
 
@@ -40,8 +38,7 @@ def convert(
 ) -> Path:
     """Write a checkpoint as a policy's folder. Host memory peaks at the size of the new file.
 
-    The folder has `model.safetensors`, `config.json` (the sizes), the source's `assets` (norm stats), and the
-    source's card or a new one.
+    The folder has `model.safetensors`, the source's `assets` (norm stats) and its card, or a new one.
 
     Args:
         source: What `oxygen.weights.load` takes.
@@ -70,12 +67,19 @@ def convert(
     local = fetch(source)
     home = local.parent if local.name == "params" else local  # has the card and norm stats
     checkpoint = open_checkpoint(local)
-    fits, config = _fitting(checkpoint, model, str(source))
+    fits = _fitting(checkpoint, model, str(source))
     card = None
     if (home / CARD).is_file():
         _check_card(home / CARD, embodiment=embodiment, tokenizer=tokenizer)
     else:
-        card = _new_card(home, model or _only(fits, str(source)), embodiment, tokenizer, name=target.name)
+        card = _new_card(
+            home,
+            model or _only(fits, str(source)),
+            embodiment,
+            tokenizer,
+            name=target.name,
+            source=redact(str(source)),
+        )
     arrays = _read_arrays(checkpoint, dtype)  # before anything is written: it may be damaged
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # what an interrupted conversion left
@@ -87,20 +91,19 @@ def convert(
             shutil.copyfile(home / name, draft / name)
     if card is not None:
         (draft / CARD).write_text(card, encoding="utf-8")
-    _write_config(draft / CONFIG_FILE, config, fits, source=redact(str(source)))
-    write_safetensors(draft / SINGLE_FILE, arrays, fits=" ".join(fits))
+    write_safetensors(draft / SINGLE_FILE, arrays)
     draft.rename(target)
     return target / SINGLE_FILE
 
 
-def _fitting(checkpoint: Checkpoint, model: str | None, source: str) -> tuple[list[str], Pi05Config]:
-    """The known policies with these shapes, which must include `model`, and their sizes."""
+def _fitting(checkpoint: Checkpoint, model: str | None, source: str) -> list[str]:
+    """The known policies with these shapes, which must include `model`."""
     fits = fitting_configs(checkpoint.tensors)
-    config = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
-    check_parameters(checkpoint.tensors, config, source)
+    nearest = PRESETS[fits[0]] if fits else nearest_config(checkpoint.tensors)
+    check_parameters(checkpoint.tensors, nearest, source)
     if model is not None and model not in fits:
         raise unknown("model", model, fits, remedy=f"{source} fits only these.")
-    return fits, config
+    return fits
 
 
 def _only(fits: Sequence[str], source: str) -> str:
@@ -120,14 +123,6 @@ def _read_arrays(checkpoint: Checkpoint, dtype: str | None) -> dict[str, np.ndar
     return arrays
 
 
-def _write_config(path: Path, config: Pi05Config, fits: Sequence[str], *, source: str) -> None:
-    """Write the sizes that shape a model's parameters."""
-    shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
-    sizes = {name: size for name, size in dataclasses.asdict(config).items() if name in shaping}
-    description = {"source": source, "fits": fits, "sizes": sizes}
-    path.write_text(json.dumps(description, indent=2) + "\n")
-
-
 def _check_card(card: Path, **given: str | None) -> None:
     """Refuse options that are for a new card, and a card that names what does not exist."""
     if options := " ".join(f"--{name} {value}" for name, value in given.items() if value is not None):
@@ -140,7 +135,9 @@ def _check_card(card: Path, **given: str | None) -> None:
             raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
 
 
-def _new_card(home: Path, model: str, robot: str | None, tokenizer: str | None, *, name: str) -> str:
+def _new_card(
+    home: Path, model: str, robot: str | None, tokenizer: str | None, *, name: str, source: str
+) -> str:
     """The card of a checkpoint that has none."""
     policy = completed(load(PolicyConfig, model))
     robot, tokenizer = robot or str(policy.embodiment), tokenizer or policy.tokenizer
@@ -149,7 +146,7 @@ def _new_card(home: Path, model: str, robot: str | None, tokenizer: str | None, 
     content = {
         "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
         "kind": "oxygen",
-        "description": f"Converted, with the sizes of {model}.",
+        "description": f"Converted from {source}, with the sizes of {model}.",
         "model": model,
         "embodiment": robot,
         "weights": ".",

@@ -338,9 +338,9 @@ def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice | EllipsisType
             yield *index, slice(start, min(start + rows, shape[axis]))
 
 
-def write_safetensors(file: Path, arrays: Mapping[str, Any], **metadata: str) -> None:
+def write_safetensors(file: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays by path. They are not copied if they are contiguous and in host memory."""
     from safetensors.numpy import save_file
 
     contiguous = {path: np.asarray(array, order="C") for path, array in arrays.items()}
-    save_file(contiguous, file, metadata=metadata)
+    save_file(contiguous, file, metadata={})

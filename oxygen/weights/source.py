@@ -30,8 +30,6 @@ from contracts.redaction import redact, strip_url
 
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"
-CONFIG_FILE = "config.json"
-"""Describes converted weights."""
 RECORD = "training.json"
 """The training's record."""
 

@@ -1,6 +1,5 @@
 """The converter writes what loads to the same bits, and refuses in one line with exit code 2."""
 
-import json
 import shutil
 
 import jax.numpy as jnp
@@ -45,10 +44,6 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert said == f"{tmp_path}/ours/model.safetensors: 9.7 MB"
     assert play == f"The policy: oxygen-eval libero --policy {tmp_path}/ours"
     assert_equal(load(tmp_path / "ours", TINY), original, "float32")
-    description = json.loads((tmp_path / "ours/config.json").read_text())
-    assert description["fits"] == ["tiny", "tiny_memory", "tiny_droid"]
-    assert description["source"] == str(published)
-    assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
     assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
@@ -114,7 +109,7 @@ def test_the_card_says_whose_parameters_and_which_norm_stats(published, tmp_path
     assert yaml.safe_load((tmp_path / "my π0.5" / CARD).read_text(encoding="utf-8")) == {
         "name": "my--0.5",
         "kind": "oxygen",
-        "description": "Converted, with the sizes of tiny.",
+        "description": f"Converted from {published}, with the sizes of tiny.",
         "model": "tiny",
         "embodiment": "libero_compact",
         "weights": ".",
