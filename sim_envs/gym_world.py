@@ -212,8 +212,10 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         if wordings == "held_out" and task.paraphrases:
             return key.choose(task.paraphrases)
         if wordings != "benchmark":
-            remedy = "; list `paraphrases` of its tasks for 'held_out'" if wordings == "held_out" else ""
-            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'{remedy}")
+            raise UsageError(
+                f"{self.protocol.name} has no {wordings} wordings (those that are held out are `paraphrases` "
+                "in its YAML)"
+            )
         return task.instruction
 
     def check(self, tasks: Iterable[Task]) -> None:

@@ -18,6 +18,7 @@ from contracts.episode import EpisodeKey
 from contracts.errors import UsageError
 from contracts.hashing import seed_of
 from contracts.latency import steps_in
+from contracts.perturbation import SEVERITIES
 from eval.rollout.pricing import open_pricing
 from sim_envs.perturbations.dimension import find_dimension
 from sim_envs.suite import StateSource, Suite, Task, find_suite, open_suite
@@ -48,19 +49,30 @@ class TaskPlan:
         return self.instructions(key)[0]
 
     def instructions(self, key: EpisodeKey) -> dict[int, str]:
-        """The instructions given to the policy in an episode, by the control step from which they hold."""
-        plain = self.suite.instruction(key, self.wordings)
+        """The instructions given to the policy in an episode, by the control step from which they hold.
+
+        Wordings that the suite does not have are a UsageError.
+        """
+        plain = self._worded(key, self.wordings, f"--wordings {self.wordings}", "leave it out")
         told = {0: plain}
         for part in self.protocol.perturb:
             dimension = find_dimension(part.dimension)
             if dimension.medium == "words":
-                other = (
-                    [self.suite.instruction(key, "held_out")] if dimension.needs_other(part.severity) else []
-                )
+                other = []
+                if dimension.needs_other(part.severity):
+                    fewer = [f"{part.dimension}:{s}" for s in SEVERITIES if not dimension.needs_other(s)]
+                    remedy = f"give {' or '.join(fewer)}" if fewer else "leave it out"
+                    other = [self._worded(key, "held_out", f"perturbation {part}", remedy)]
                 draws = np.random.default_rng([key.digest(), seed_of(part.dimension)])
                 step = steps_in(1e3 * part.at_s, self.protocol.control_hz)
                 told[step] = dimension.reword(told.get(step, plain), other, part.severity, draws)
         return told
+
+    def _worded(self, key: EpisodeKey, wordings: Wordings, asked: str, remedy: str) -> str:
+        try:
+            return self.suite.instruction(key, wordings)
+        except UsageError as error:
+            raise UsageError(f"{asked}: {error}; {remedy}") from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,8 +183,7 @@ def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
         for init_id in init_ids
     ]
     plan = TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)
-    if config.perturb:
-        plan.instruction(keys[0])  # refuses a wording that the suite does not have
+    plan.instruction(keys[0])  # refuses a wording that the suite does not have
     return plan
 
 

@@ -113,8 +113,8 @@ def _clause_wordings(text: str, instruction: str, name: Wordings) -> Sequence[st
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
     if parts is None or frames is None:
         raise UsageError(
-            f"no other wordings of {text!r} in {instruction!r}, which is none of LIBERO's instructions: use "
-            "the wordings benchmark"
+            f"there are no other wordings of {text!r} in {instruction!r}, which is none of LIBERO's "
+            "instructions"
         )
     several = parts["thing"].startswith(("both ", "them"))
     grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}

@@ -400,7 +400,7 @@ def test_a_suite_file_is_opened_by_its_path_and_a_module_found_beside_it(tmp_pat
     suite.check(suite.tasks())
     key = EpisodeKey(suite="counter", task_id=0, init_id=0, seed=0)
     assert suite.instruction(key, "benchmark") == "count to five"
-    with pytest.raises(UsageError, match="has only 'benchmark'"):
+    with pytest.raises(UsageError, match="counter has no training wordings"):
         suite.instruction(key, "training")
 
 

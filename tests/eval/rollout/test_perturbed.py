@@ -87,6 +87,25 @@ def test_a_held_out_wording_is_the_suites():
     assert plain not in instructions[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"suites": ("libero_memory",), "perturb": "wording:3"},
+            r"perturbation wording:3: there are no .*; give wording:1 or wording:2 or wording:4$",
+        ),
+        (
+            {"suites": ("gym_reacher",), "perturb": "wording:5"},
+            r"perturbation wording:5: gym_reacher has no .*; give wording:1 or wording:2 or wording:4$",
+        ),
+        ({"suites": ("gym_reacher",), "wordings": "training"}, "^--wordings training: .*; leave it out$"),
+    ],
+)
+def test_wordings_that_a_suite_does_not_have_are_refused_with_those_that_it_has(options, said):
+    with pytest.raises(UsageError, match=said):
+        make_plan(RunConfig(**options))
+
+
 def asked(**options):
     few = {"task_ids": (0,), "init_ids": (0, 1), "max_steps": 20, "video": "none"}
     return VariantsConfig(suites=("libero_object",), perturb="wording:3", **{**few, **options})

@@ -138,7 +138,7 @@ def described(suite: str = "libero_spatial", **options) -> tuple[dict, dict]:
         ({"protocol": "groot", "seeds": (9,)}, "groot", ()),
         ({"protocol": "rlinf", "seeds": (9,)}, "rlinf", ()),
         ({"protocol": "rlinf", "seeds": (0,), "env_seed": "fixed"}, "rlinf", ()),
-        ({"wordings": "held_out", "suite": "libero_memory"}, "", ("wordings held_out",)),
+        ({"wordings": "training", "suite": "libero_memory"}, "", ("wordings training",)),
         ({"max_steps": 60, "suite": "droid_tabletop"}, "", ("max steps 60",)),
     ],
 )
