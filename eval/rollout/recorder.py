@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import time
 import traceback
@@ -130,14 +131,15 @@ class EpisodeRecorder:
                 self._show(query, self._video)
 
     def _show(self, query: QueryRecord, video: EpisodeVideo) -> None:
-        """Add the pictures of a query: each until the next one, with the texts delivered by then."""
+        """Add the pictures of a query, each until the next one, and its texts from their delivery on."""
         self._captions.add(query)
-        images = dict(query.observation.images)
-        steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
-        video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
-        for picture, end in zip(query.pictures, steps[2:], strict=True):
-            images[picture.camera] = picture.image
-            video.add(images, end - picture.step, caption=self._captions.at(picture.step))
+        images, end = dict(query.observation.images), query.step + query.steps
+        pictures = {picture.step: picture for picture in query.pictures}
+        changes = {query.step, *pictures, *(text.delivery_step for text in query.delivered)}
+        for step, until in itertools.pairwise([*sorted(changes - {end}), end]):
+            if step in pictures:
+                images[pictures[step].camera] = pictures[step].image
+            video.add(images, until - step, caption=self._captions.at(step))
 
     @contextlib.contextmanager
     def _no_error_of_the_episode(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from contracts.episode import EpisodeKey, Outcome
 from contracts.latency import Latency, Quantiles
 from contracts.nouns import Nouns
 from contracts.perturbation import parse_perturbations
-from contracts.query import QueryRecord
+from contracts.query import QueryRecord, Snapshot
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries
@@ -285,6 +285,26 @@ def test_a_text_is_marked_when_it_is_delivered_a_memory_also_part_by_part(task, 
     assert [each for _, each in shown.parts] == parts
     assert caption.time_s == 0.3
     assert [latency.busy_ms for latency in caption.latencies] == [200.0, 200.0]
+
+
+def test_a_video_shows_a_text_from_the_control_step_of_its_delivery_on(tmp_path, plan, monkeypatch):
+    frames = []
+
+    class Noting(EpisodeVideo):
+        def add(self, images, steps, *, caption):
+            said = caption.narration and caption.narration.text
+            frames.extend([(int(images["image"][0, 0, 0]), said)] * steps)
+
+    monkeypatch.setattr(recorder, "EpisodeVideo", Noting)
+    run = Run(config=RunConfig(video="all"), folder=RunFolder(tmp_path))
+    episode, seen = EpisodeRecorder(run, plan, KEY), FakeWorld().observe()
+    picture = Snapshot(step=5, camera="image", image=np.full((8, 8, 3), 200, np.uint8))
+    said = [text_finished(0, text=text, step=step) for text, step in (("A.", 3), ("B.", 6), ("C.", 8))]
+    query = QueryRecord(index=0, steps=8, delivered=said, pictures=[picture], observation=seen)
+    episode.add(query)
+    episode.add(dataclasses.replace(query, index=1, step=8, steps=1, delivered=[], pictures=[]))
+    episode.abandon()
+    assert frames == [*[(0, None)] * 3, *[(0, "A.")] * 2, (200, "A."), *[(200, "B.")] * 2, (0, "C.")]
 
 
 def recorded(folder, config, **changes):
