@@ -1,8 +1,10 @@
 """The conclusion of an evaluation in one plain sentence, which leads with what is known."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
+from contracts.episode import EpisodeResult, graded_only, solved
 from contracts.errors import UsageError, pluralize
 from eval.metrics.noninferiority import Verdict, exceeds
 from eval.metrics.rows import rate_of
@@ -16,6 +18,9 @@ from eval.report.table import percentage
 Judged = tuple[Comparison, Judgements]
 """A comparison and its verdicts."""
 
+_FEW = 5  # episodes of which nothing is concluded
+_HARDLY_M = 0.05  # path of an end effector that does nothing
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conclusion:
@@ -23,7 +28,7 @@ class Conclusion:
 
     sentence: str
     judged: Mapping[str, Judged]  # by label of the run that is compared
-    not_compared: Sequence[str]  # why others cannot be compared, in a line each
+    remarks: Sequence[str]  # signs of a mismatch, and why runs cannot be compared, in a line each
 
 
 def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusion:
@@ -31,13 +36,17 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
 
     Runs of perturbed episodes are compared with their control.
     """
+    remarks = [
+        f"{label}: {'; '.join(signs)}. Check what its actions mean (docs/conventions.md)."
+        for label, run in zip(labels, runs, strict=True)
+        if (signs := list(_signs_of_a_mismatch(graded_only(list(run.episodes.values())))))
+    ]
     if len(runs) == 1:
         episodes = list(runs[0].episodes.values())
         known = conclude_run(labels[0], rate_of(episodes), len(episodes))
-        return Conclusion(sentence=known, judged={}, not_compared=())
+        return Conclusion(sentence=known, judged={}, remarks=remarks)
     identities = [run.identity for run in runs]
     judged: dict[str, Judged] = {}
-    problems = []
     for label, run, identity in zip(labels[1:], runs[1:], identities[1:], strict=True):
         control = control_of(identity, identities)
         first = 0 if control is None else identities.index(control)
@@ -45,7 +54,7 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
         try:
             comparison = compare(runs[first], run, partial=not done)
         except UsageError as error:
-            problems.append(f"{label} is not compared with {labels[first]}: {error}")
+            remarks.append(f"{label} is not compared with {labels[first]}: {error}.")
             continue
         judged[label] = comparison, judge_all(comparison, identities[0].margin, identities[0].time_margin)
     sentence = "No verdict: no two runs can be compared."
@@ -53,7 +62,21 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
         sentence = conclude_perturbed(perturbed)
     elif judged:
         sentence = conclude(labels[0], judged)
-    return Conclusion(sentence=sentence, judged=judged, not_compared=problems)
+    return Conclusion(sentence=sentence, judged=judged, remarks=remarks)
+
+
+def _signs_of_a_mismatch(graded: Sequence[EpisodeResult]) -> Iterator[str]:
+    """What a policy does whose actions are not those of the robot, rather than one that is not good."""
+    clipped, steps = sum(each.clipped_steps for each in graded), sum(each.steps for each in graded)
+    if 2 * clipped > steps:
+        yield f"in {100 * clipped / steps:.0f} % of its control steps, actions were clipped to the limits"
+    if len(graded) < _FEW or any(map(solved, graded)):
+        return
+    if all(each.motion.gripper_toggles == 0 for each in graded):
+        yield f"its gripper never changed in {len(graded)} episodes"
+    paths = [each.motion.path_length_m for each in graded]
+    if (farthest := max((path for path in paths if path is not None), default=math.inf)) < _HARDLY_M:
+        yield f"its arm moved at most {100 * farthest:.1f} cm in an episode"
 
 
 def conclude_run(label: str, rate: Rate | None, n_episodes: int) -> str:

@@ -1,6 +1,5 @@
 """The end of an evaluation in a terminal: a table, a sentence, and where the rest is."""
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from rich.text import Text
 from configs.assets import badge, badged
 from configs.console import TextConsole, visible_text
 from configs.paths import shown
-from contracts.episode import EpisodeResult, Outcome, graded_only, solved
+from contracts.episode import EpisodeResult, Outcome, graded_only
 from contracts.errors import UsageError, pluralize
 from eval.metrics.rows import RunRows
 from eval.records.reader import RunRecords
@@ -26,8 +25,6 @@ from eval.report.table import ELLIPSIS, Column, Table, to_terminal
 
 _MOST_ROWS = 4  # suites of one run, or folders, that are listed
 _LONGEST_ERROR = 160  # characters
-_FEW = 5  # episodes of which nothing is concluded
-_HARDLY_M = 0.05  # path of an end effector that does nothing
 
 
 def show_last_screen(
@@ -50,7 +47,7 @@ def show_last_screen(
     if verbose:
         show_details(console, results, conclusion)
     places, problems = _places(runs, results, labels, records, conclusion if report else None)
-    remarks = [*conclusion.not_compared, *problems]
+    remarks = [*conclusion.remarks, *problems]
     table = results_table(results, labels, conclusion)
     parts = [Text(visible_text(conclusion.sentence), style="bold"), to_terminal(table.fitting(console.width))]
     console.print()
@@ -109,23 +106,6 @@ def _problems(
     if invalid := sum(each.outcome is Outcome.INVALID_ACTION for _, each in ended):
         of = pluralize(len(ended), "episode")
         yield f"{invalid} of {of} ended with invalid actions, which are failures and not retried."
-    for label, of_run in zip(labels, episodes, strict=True):
-        if signs := list(_signs_of_a_mismatch(graded_only(of_run))):
-            yield f"{label}: {'; '.join(signs)}. Check what its actions mean (docs/conventions.md)."
-
-
-def _signs_of_a_mismatch(graded: Sequence[EpisodeResult]) -> Iterator[str]:
-    """What a policy does whose actions are not those of the robot, rather than one that is not good."""
-    clipped, steps = sum(each.clipped_steps for each in graded), sum(each.steps for each in graded)
-    if 2 * clipped > steps:
-        yield f"in {100 * clipped / steps:.0f} % of its control steps, actions were clipped to the limits"
-    if len(graded) < _FEW or any(map(solved, graded)):
-        return
-    if all(each.motion.gripper_toggles == 0 for each in graded):
-        yield f"its gripper never changed in {len(graded)} episodes"
-    paths = [each.motion.path_length_m for each in graded]
-    if (farthest := max((path for path in paths if path is not None), default=math.inf)) < _HARDLY_M:
-        yield f"its arm moved at most {100 * farthest:.1f} cm in an episode"
 
 
 def _places(

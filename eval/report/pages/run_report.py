@@ -150,7 +150,7 @@ def _content(
         "runs": runs,
         "facts": _shared_facts(runs),
         "conclusion": conclusion.sentence,
-        "not_compared": [f"{problem}." for problem in conclusion.not_compared],
+        "remarks": conclusion.remarks,
         "badges": list(dict.fromkeys(badge for run in runs for badge in _badges(run))),
         "rates": _rates(runs, keys),
         "clips": _clips(videos),

@@ -46,6 +46,12 @@ def test_the_verdict_is_that_of_the_comparison(tmp_path):
     assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}"), "discordant ones come first"
 
 
+def test_signs_that_actions_are_not_those_of_the_robot_are_told(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("tt", steps=50, clipped_steps=49)
+    page = write_report([run.path], tmp_path / "out").read_text()
+    assert "in 98 % of its control steps, actions were clipped to the limits. Check what its" in page
+
+
 def test_episodes_with_errors_are_not_said_to_agree(tmp_path):
     for number, (other, sentence) in enumerate(
         {
