@@ -10,11 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis
+import jaxtyping
 import pytest
 from beartype import BeartypeConf, claw
 from jaxtyping import install_import_hook
 
 from oxygen.model.compile_cache import processor
+from tests import shape_checks
 from tests.commands import ROOT, call
 
 # Read by JAX when it is first imported, so that tests which need no JAX need not import it. Compiled programs
@@ -72,6 +74,7 @@ claw.beartype_package(
         claw_skip_package_names=("contracts.interface",),  # checks itself what users write
     ),
 )
+jaxtyping.jaxtyped = shape_checks.checked_at_first
 install_import_hook([name for name in _SHAPED if name != _INNER_LOOP], "beartype.beartype")
 
 
@@ -123,6 +126,11 @@ def refused(command) -> Callable[..., str]:
         return err
 
     return refused
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") == "thorough":
+        shape_checks.most = sys.maxsize
 
 
 def pytest_collection_finish() -> None:
