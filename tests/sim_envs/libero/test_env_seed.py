@@ -121,9 +121,9 @@ def assert_equal_to_ours(
     assert all(np.any(each.body_pos != first.body_pos) == has_placed_fixtures for each in others)
 
 
-def test_trials_of_openpi_s_loop_are_ours(originals):
+def test_trials_of_openpi_s_loop_are_ours(standins):
     """Of a task that opens a drawer, drawing more at each reset, and places a bowl in it."""
-    assert_equal_to_ours("libero_spatial", 4, originals, "stream 7", (0, 1), steps=4, shown=False)
+    assert_equal_to_ours("libero_spatial", 4, standins, "stream 7", (0, 1), steps=4, shown=False)
 
 
 TEN_TASKS = [("libero_spatial", 4), ("libero_spatial", 5), ("libero_spatial", 9)]

@@ -29,8 +29,8 @@ def excerpt(golden, tmp_path):
     return written
 
 
-def test_each_array_has_a_line_and_one_that_differs_fails(excerpt, originals, capsys):
-    asked = ["--assets", str(originals.path)]
+def test_each_array_has_a_line_and_one_that_differs_fails(excerpt, reference_assets, capsys):
+    asked = ["--assets", str(reference_assets)]
     assert parity.main([str(excerpt()), *asked]) == 0
     assert capsys.readouterr().out.count(" ok\n") == 4
     changes = {"sim_state": lambda states: states + 1e-8, "language": lambda text: np.char.add(text, "!")}
