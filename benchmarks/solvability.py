@@ -1,4 +1,4 @@
-"""How often the expert solves perturbed episodes, beside their controls; nothing is rendered.
+"""How often the expert solves perturbed episodes, beside their controls.
 
 python -m benchmarks.solvability libero_object --assets standins --perturb robot:3 layout:3 --init-ids 0-4
 """
@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers, run_app
 from contracts.episode import EpisodeKey
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import Suite, open_suite
+from sim_envs.task_check import play_episode
 from sim_envs.world import Perturbable, World, perturbed_world
 
 app = App(name="python -m benchmarks.solvability", help=__doc__)
@@ -48,7 +49,7 @@ def main(
                     with contextlib.closing(suite.open(task)) as world:
                         for text in ("none", *perturb):
                             perturbed = open_suite(name, assets=assets, perturb=text)
-                            solved[text] += _is_solved(perturbed, task, world, key)
+                            solved[text] += _is_solved(perturbed, world, key)
                             played[text] += 1
                             redraws[text] += world.perturber.redraws if isinstance(world, Perturbable) else 0
             rows = (f"{text} {solved[text]}/{played[text]} ({redraws[text]} redraws)" for text in played)
@@ -56,25 +57,16 @@ def main(
             sys.stdout.flush()
 
 
-def _is_solved(suite: Suite, task: Task, world: World, key: EpisodeKey) -> bool:
+def _is_solved(suite: Suite, world: World, key: EpisodeKey) -> bool:
     """Whether the expert solves an episode; False if no draw of its perturbation is possible."""
-    protocol, steps = suite.protocol, 0
-    perturbed_world(world, protocol.perturb)
-    try:
-        world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
-    except RuntimeError as error:
-        sys.stdout.write(f"{key} {task.name}: {error}\n")
-        return False
+    perturbed_world(world, suite.protocol.perturb)
     expert = suite.expert(world)
     assert expert is not None, "its tasks have an expert"
-    expert.reset(key)
-    while steps < protocol.max_steps:
-        actions = expert.query(world.observe().state)[: protocol.replan_steps]
-        result = world.advance(actions[: protocol.max_steps - steps])
-        steps += result.steps
-        if result.success:
-            return True
-    return False
+    try:
+        return play_episode(suite, world, key, expert)[0]
+    except RuntimeError as error:
+        sys.stdout.write(f"{key}: {error}\n")
+        return False
 
 
 if __name__ == "__main__":

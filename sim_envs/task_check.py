@@ -85,11 +85,12 @@ def _check_begin(suite: Suite, world: World, check: TaskCheck) -> None:
 
 def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
     task, limit = check.task, suite.protocol.max_steps
+    key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=0, seed=_SEED)
     baselines: dict[str, ScriptedPolicy] = {"holding still": Noop(suite.interface)}
     with contextlib.suppress(UsageError):  # without limits
         baselines["acting at random"] = Random(suite.interface)
     for name, policy in baselines.items():
-        solved, steps = _play(suite, world, task, policy, is_blind=True)
+        solved, steps = play_episode(suite, world, key, policy, is_blind=True)
         if solved:
             status = Status.FAIL if name == "holding still" else Status.WARN
             check.say(f"{name} solves it in {steps} control steps", status, "make the goal harder")
@@ -103,7 +104,7 @@ def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
         except UsageError as error:
             expert, outcome = None, f"no expert: {error}"
         if expert is not None:
-            solved, steps = _play(suite, world, task, expert)
+            solved, steps = play_episode(suite, world, key, expert)
             outcome = f"the expert solves it in {steps} of {limit} control steps"
             if not solved:
                 check.say(
@@ -117,16 +118,16 @@ def _check_play(suite: Suite, world: World, check: TaskCheck) -> None:
         check.say(f"opens, is not solved by chance; {outcome}", Status.OK)
 
 
-def _play(
-    suite: Suite, world: World, task: Task, policy: ScriptedPolicy, *, is_blind: bool = False
+def play_episode(
+    suite: Suite, world: World, key: EpisodeKey, policy: ScriptedPolicy, *, is_blind: bool = False
 ) -> tuple[bool, int]:
-    """Whether a policy solves a task, and after how many control steps it ended.
+    """Whether a policy solves an episode, and after how many control steps it ended.
 
     One that is blind is given the first state alone, and nothing is rendered.
     """
     protocol, steps = suite.protocol, 0
-    world.reset(init_id=0, seed=_SEED, settle_steps=protocol.settle_steps)
-    policy.reset(EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=0, seed=_SEED))
+    world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
+    policy.reset(key)
     state = world.observe().state
     while steps < protocol.max_steps:
         most = min(protocol.replan_steps, protocol.max_steps - steps)
