@@ -103,8 +103,10 @@ def begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> None:
     """Begin an attempt at locked runs: write their manifests. The folders of new runs appear with them.
 
     A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
-    the others are complete under hidden names.
+    the others are complete under hidden names. Files that a killed attempt was writing are removed.
     """
+    for left in (left for run in runs if run.resumed for left in run.folder.path.rglob("*.partial")):
+        left.unlink()
     variants, now = [run.folder.run_id for run in runs], _now()
     for run, description in zip(runs, described, strict=True):
         attempt = {**{name: description.get(name) for name in _PROVENANCE}, "started": now, "finished": None}

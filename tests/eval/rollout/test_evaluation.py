@@ -152,6 +152,16 @@ def test_resume_plays_an_episode_of_a_complete_run_whose_line_was_cut_off(tmp_pa
     assert list(folder.episodes()) == whole
 
 
+def test_what_a_killed_attempt_was_writing_is_removed(tmp_path, policy):
+    policy.interrupted_at = 3
+    folder = play_until_ctrl_c(tmp_path)
+    for name in ("manifest.3.partial", "queries/libero_goal.0.0.7.3.partial"):
+        (folder.path / name).touch()
+    policy.interrupted_at = None
+    evaluate(*find_unfinished(tmp_path, {}))
+    assert not [*folder.path.rglob("*.partial")]
+
+
 @pytest.mark.parametrize("name", ["task00_ep000_error.mp4", "task00_ep000_seed7_error.mp4"])
 def test_a_retry_removes_the_video_of_the_error(name, tmp_path, policy):
     policy.fails_at = 0
