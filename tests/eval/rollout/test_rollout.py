@@ -194,12 +194,12 @@ def held_at_its_state(interface: Interface) -> Interface:
 
 
 def test_a_hold_action_uses_the_state_where_holding_began():
-    class Obeying(FakeWorld):
-        """Is where it was told to be."""
+    class Sagging(FakeWorld):
+        """Is a little below where it was told to be."""
 
         def advance(self, actions):
             told.extend(actions[:, 0].tolist())
-            self._state[:7] = 0
+            self._state[:7] = -0.5
             return super().advance(actions)
 
     told: list[float] = []
@@ -207,9 +207,9 @@ def test_a_hold_action_uses_the_state_where_holding_began():
     suite.interface = held_at_its_state(suite.interface)
     chunk = np.tile(np.arange(1.0, 5.0)[:, None], (1, 7))
     pricing = open_pricing(RunConfig(clock="fixed:300"), [KEY])
-    list(rollout(Obeying(), FakePolicy(actions=chunk), KEY, suite, pricing=pricing))
+    list(rollout(Sagging(), FakePolicy(actions=chunk), KEY, suite, pricing=pricing))
     # | - - - - - - | a0 a1 a2 a3 - -
-    assert told == [0] * 6 + [1, 2, 3, 4, 4, 4]
+    assert told == [0] * 6 + [1, 2, 3, 4, 3.5, 3.5]
 
 
 class Reusing(FakeWorld):
