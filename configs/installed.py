@@ -130,10 +130,15 @@ def distribution_of(module: str) -> str | None:
     A file in this project's own checkout is one's own: tests and examples are no part of its distribution.
     """
     file = getattr(sys.modules.get(module), "__file__", None)
-    places, own = Path(file or "").resolve().parents, Path(__file__).resolve().parents[1]
-    sources = ((dist.name, _source_tree(dist)) for dist in distributions())
-    editable = (name for name, source in sources if file and source in places and source != own)
-    return next(editable, None) or next(iter(_names_by_module().get(module.partition(".")[0], ())), None)
+    editable = _editable_with(file) if file else None
+    return editable or next(iter(_names_by_module().get(module.partition(".")[0], ())), None)
+
+
+@functools.cache
+def _editable_with(file: str) -> str | None:
+    places, own = Path(file).resolve().parents, Path(__file__).resolve().parents[1]
+    sources = ((dist, _source_tree(dist)) for dist in distributions())
+    return next((dist.name for dist, source in sources if source in places and source != own), None)
 
 
 @functools.cache

@@ -145,11 +145,15 @@ EnvSeedOption = Annotated[EnvSeed, *_spelled(parse_env_seed)]
 TextSourceOption = Annotated[TextSource, *_spelled(parse_text_source)]
 
 
+def _further_perturbations() -> list[str]:
+    return [point.name for point in entry_points(group=PERTURBATIONS)]
+
+
 def _read_perturbations(value: Any) -> Any:
     """Perturbations from one text or a list of them."""
     if isinstance(value, str | list | tuple) and all(isinstance(each, str) for each in value):
-        others = [point.name for point in entry_points(group=PERTURBATIONS)]
-        return parse_perturbations(value if isinstance(value, str) else "+".join(value), others=others)
+        text = value if isinstance(value, str) else "+".join(value)
+        return parse_perturbations(text, others=_further_perturbations)
     return value
 
 

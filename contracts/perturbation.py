@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from contracts.errors import UsageError, nearest_first, unknown
 
@@ -66,8 +66,8 @@ def combined(each: Iterable[Perturbation]) -> Perturbations:
     return tuple(given)
 
 
-def parse_perturbations(text: str, *, others: Iterable[str] = ()) -> Perturbations:
-    """Parse `none`, or changes such as `camera:3+light:2@4s`; `others` are dimensions beside ours.
+def parse_perturbations(text: str, *, others: Callable[[], Iterable[str]] = tuple) -> Perturbations:
+    """Parse `none`, or changes such as `camera:3+light:2@4s`; `others` lists dimensions beside ours.
 
     A severity that is left out is 3. Another spelling is a UsageError.
     """
@@ -75,10 +75,10 @@ def parse_perturbations(text: str, *, others: Iterable[str] = ()) -> Perturbatio
     return UNPERTURBED if parts in ([], ["none"]) else combined(_parsed(part, others) for part in parts)
 
 
-def _parsed(text: str, others: Iterable[str]) -> Perturbation:
+def _parsed(text: str, others: Callable[[], Iterable[str]]) -> Perturbation:
     name, _, rest = text.partition("@")
     name, _, severity = name.partition(":")
-    time, known = rest.removesuffix("s"), (*DIMENSIONS, *others)
+    time, known = rest.removesuffix("s"), DIMENSIONS if name in DIMENSIONS else (*DIMENSIONS, *others())
     if name not in known:
         raise unknown("perturbation", name, known, remedy="Such as camera:3, or light:2@4s.")
     if "@" in text and not re.fullmatch(r"\d+(\.\d+)?", time):

@@ -45,7 +45,7 @@ def test_spellings(text, meant):
 
 
 def test_dimensions_of_other_packages_are_read():
-    assert parse_perturbations("gravity:2", others=["gravity"]) == (Perturbation("gravity", 2),)
+    assert parse_perturbations("gravity:2", others=lambda: ["gravity"]) == (Perturbation("gravity", 2),)
 
 
 @pytest.mark.parametrize(
