@@ -58,7 +58,8 @@ def test_a_policy_without_weights_of_ours_waits_for_no_model(tmp_path, policy, w
     suite = suite_file(tmp_path, "fake", FakeSuite, world="worlds:Suite", camera_size=256)
     with OpenpiServer(lambda query: _ACTIONS) if policy == "server" else contextlib.nullcontext() as server:
         options = ("--policy", server.url if server else policy, "--suite", suite, "--init-ids", "0-1")
-        more = ("--max-steps", 20, "--num-envs", worlds, "--no-report", "--output-dir", tmp_path / "runs")
+        more = ("--max-steps", 20, "--num-envs", worlds, "--video", "none", "--no-report")
+        more += ("--output-dir", tmp_path / "runs")
         imported = printed(sys.executable, "-c", _PLAY, *options, *more, cwd=tmp_path, PYTHONPATH=str(ROOT))
     in_worlds = (tmp_path / "in_worlds.txt").read_text()
     assert "sim_envs.fake" in in_worlds

@@ -1,9 +1,7 @@
 """The clients of other projects, installed from the package index, drive a real server."""
 
-import contextlib
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,10 @@ from configs.policy_server import ServeConfig
 from oxygen.presets.policies import read_model_policy
 from oxygen.server.launch import open_served
 from tests.commands import printed
+from tests.oxygen.server.server_thread import PolicyServerThread
 
 HERE = Path(__file__).parent
-QUERIES = 12
+QUERIES = 6
 INSTALL_S = 60
 
 
@@ -36,17 +35,6 @@ def environment(folder, package):
     return python
 
 
-@contextlib.contextmanager
-def server():
-    command = [sys.executable, "-m", "oxygen.server", "--policy", "tiny", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process.stdout.readline().split(" at ")[1].split()[0]
-        finally:
-            process.terminate()
-        assert process.wait(60) == 0
-
-
 @pytest.fixture(scope="module")
 def observations():
     rng = np.random.default_rng(0)
@@ -59,9 +47,14 @@ def observations():
 
 
 @pytest.fixture(scope="module")
-def chunks(observations):
+def served():
+    return open_served(read_model_policy("tiny"), ServeConfig(policy="tiny", mode="actions"))
+
+
+@pytest.fixture(scope="module")
+def chunks(served, observations):
     """What the policy does with them in process [query, horizon, action]."""
-    policy, _ = open_served(read_model_policy("tiny"), ServeConfig(policy="tiny"))
+    policy, _ = served
     policy.reset(0, 0)
     chunks = []
     for query in range(QUERIES):
@@ -71,24 +64,25 @@ def chunks(observations):
             {0: {"images": images, "state": state, "prompt": "put the mug on the plate"}}
         ).values()
         policy.complete()
+    policy.finish(0)
     return np.stack(chunks)
 
 
-def played(script, package, path, observations, tmp_path):
+def played(script, package, path, served, observations, tmp_path):
     python = environment(tmp_path / "environment", package)
     np.savez(tmp_path / "observations.npz", **observations)
-    with server() as url:
+    with PolicyServerThread(*served) as server:
         files = tmp_path / "observations.npz", tmp_path / "actions.npy"
-        printed(python, HERE / script, url + path, *files, timeout_s=300)
+        printed(python, HERE / script, f"ws://127.0.0.1:{server.port}{path}", *files, timeout_s=300)
     return np.load(tmp_path / "actions.npy")
 
 
-def test_openpis_client_gets_the_actions_of_the_policy_in_process(observations, chunks, tmp_path):
-    actions = played("openpi_episode.py", "openpi-client==0.1.2", "", observations, tmp_path)
+def test_openpis_client_gets_the_actions_of_the_policy_in_process(served, observations, chunks, tmp_path):
+    actions = played("openpi_episode.py", "openpi-client==0.1.2", "", served, observations, tmp_path)
     assert actions.tobytes() == chunks.tobytes()
 
 
-def test_vla_evals_client_gets_the_actions_of_each_chunk_in_turn(observations, chunks, tmp_path):
-    actions = played("vla_eval_steps.py", "vla-eval==0.8.0", "/vla-eval", observations, tmp_path)
+def test_vla_evals_client_gets_the_actions_of_each_chunk_in_turn(served, observations, chunks, tmp_path):
+    actions = played("vla_eval_steps.py", "vla-eval==0.8.0", "/vla-eval", served, observations, tmp_path)
     assert (actions[:5] == chunks[0][:5]).all()
     assert not (actions[5] == chunks[0][5]).all()

@@ -72,8 +72,8 @@ class OneRobot:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)
 
-    def with_engine(self, engine):
-        return OneRobot(self._policy.with_engine(engine))
+    def with_engine(self, engine, **tasks):
+        return OneRobot(self._policy.with_engine(engine, **tasks))
 
     def reset(self, episode_seed: int):
         self._policy.reset(0, episode_seed)
@@ -89,19 +89,24 @@ class OneRobot:
 
 
 @pytest.fixture(scope="session")
-def policy() -> OneRobot:
+def one_robot() -> OneRobot:
     """A policy in mode `unified`, 3 tokens a frame. Tests that need another mode ask it for that."""
     engine = EngineConfig(mode=Mode.UNIFIED, budget=FixedTokens(3), slots=10, rows=8)
     return OneRobot(small_policy(engine))
 
 
 @pytest.fixture(scope="session")
-def in_mode(policy: OneRobot) -> Callable[[Mode], OneRobot]:
+def policy(one_robot: OneRobot) -> OneRobot:
+    return one_robot
+
+
+@pytest.fixture(scope="session")
+def in_mode(one_robot: OneRobot) -> Callable[[Mode], OneRobot]:
     """The same policy in any mode, on the same programs; a second process is started once, for `parallel`."""
 
     @functools.cache
     def served(mode: Mode) -> OneRobot:
-        return policy.with_engine(dataclasses.replace(policy.engine, mode=mode))
+        return one_robot.with_engine(dataclasses.replace(one_robot.engine, mode=mode))
 
     return served
 

@@ -112,14 +112,17 @@ def collect(
     image_size: int = 8,
     pause_s: float = 0.0,
     mended: bool = False,
+    contact_sheet: bool = False,
     **changes: Any,
 ) -> int:
-    """Collect errands into a folder; returns the exit code."""
+    """Collect errands into a folder, by default without a contact sheet; returns the exit code."""
     errand = {"image_size": image_size, "pause_s": pause_s, "mended": mended}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sim_envs.libero.suite.find_assets", _named)
         patch.setattr("sim_envs.libero.suite.LiberoSuite", ErrandSuite)
         patch.setattr(ErrandSuite, "errand", errand)
+        if not contact_sheet:  # drawing it takes as long as all else
+            patch.setattr("eval.collect.collection.write_contact_sheet", lambda *_: None)
         options = config(assets=assets, image_size=image_size, **changes)
         return collect_from(lambda _: demonstrator(acts), options, dataset, workers=workers)
 

@@ -28,7 +28,7 @@ STATISTICS = {"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", 
 def dataset(tmp_path_factory) -> Path:
     """Eight episodes of two and three frames, two tasks in each of two suites."""
     path = tmp_path_factory.mktemp("png")
-    collect(path)
+    collect(path, contact_sheet=True)
     return path
 
 

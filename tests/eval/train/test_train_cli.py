@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import signal
 import subprocess
 import sys
@@ -92,11 +93,22 @@ def command(always) -> Callable[..., int]:
 
 @pytest.fixture(scope="module")
 def whole(command, tmp_path_factory) -> Path:
-    """The folder of a training that nothing interrupted, with rollouts; `printed.txt` has its output."""
-    folder = tmp_path_factory.mktemp("whole")
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    """The folder of a training that nothing interrupted, with rollouts.
+
+    `printed.txt` has its output, and `deferred.json` whether signals were deferred in each of its steps.
+    """
+    folder, deferred, batch = tmp_path_factory.mktemp("whole"), [], TrainingBatches.batch
+
+    def noting(batches, step):
+        handler = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        deferred.append(isinstance(handler, DeferredSignals))
+        return batch(batches, step)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(TrainingBatches, "batch", noting)
         assert command(folder, *ROLLOUTS) == 0
     (folder / "printed.txt").write_text(printed.getvalue())
+    (folder / "deferred.json").write_text(json.dumps(deferred))
     return folder
 
 
@@ -116,6 +128,7 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     runs = [RunFolder(run).read_manifest() for run in sorted((whole / "rollouts").iterdir())]
     saved = sorted((whole / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
+    assert (whole / "curves.png").stat().st_size > 1000
     assert not any("eval.libero" in run["command"] for run in runs)  # which nobody typed
     last = (whole / "printed.txt").read_text().splitlines()[-1]
     of_the_demonstrations = (
@@ -186,16 +199,8 @@ with here.in_a_world_without_physics():
 """A process that trains until somebody kills it."""
 
 
-def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tmp_path, monkeypatch):
-    deferred, batch = [], TrainingBatches.batch
-
-    def noting(batches, step):
-        handler = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-        deferred.append(isinstance(handler, DeferredSignals))
-        return batch(batches, step)
-
-    monkeypatch.setattr(TrainingBatches, "batch", noting)
-    assert command(tmp_path) == 0
+def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(whole):
+    deferred = json.loads((whole / "deferred.json").read_text())
     assert deferred == [False, True, False, True], "a checkpoint is saved every second step"
 
 

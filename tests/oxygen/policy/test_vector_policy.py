@@ -161,7 +161,7 @@ def seed_of(robot, episode):
 
 
 few_examples = settings(
-    max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -338,15 +338,16 @@ def test_every_reply_is_the_same_in_any_company(policy, observe, frames, narrati
 @pytest.mark.parametrize(
     "mode", [mode if mode == "unified" else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
 )
-def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, mode):
+def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, one_robot, observe, mode):
     """And the work that it did. With texts that end at their limits, which no last bit changes."""
-    tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]
-    single = small_policy(EngineConfig(mode=mode, slots=10, rows=10), tasks=tasks)
-    several = policy.with_engine(dataclasses.replace(policy.engine, mode=mode), tasks=tasks)
+    tasks = [dataclasses.replace(task, stop="\n", sampling=Sampling()) for task in TASKS]
+    engine = dataclasses.replace(one_robot.engine, mode=mode)
+    single = one_robot.with_engine(engine, tasks=tasks)
+    several = policy.with_engine(dataclasses.replace(engine, robots=ROBOTS), tasks=tasks)
     for number in range(6):
-        single.act({0: observe(number)})
+        single.act(observe(number))
         several.act({0: observe(90 + number), 2: observe(number)} | ({} if number % 2 else {1: observe(80)}))
-        alone, own = single.complete()[0], several.complete()[2]
+        alone, own = single.complete(), several.complete()[2]
         assert single.work == alone.work == own.work
         assert alone.tokens == own.tokens
         jobs, own_jobs = ([(t.job, t.job_steps) for t in reply.finished] for reply in (alone, own))

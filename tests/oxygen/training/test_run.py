@@ -18,7 +18,7 @@ from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint, run_folder
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.run import train
+from oxygen.training.run import _checkpoint_writer, train
 from oxygen.training.run_folder import EVENTS, LINES, RUN_FILE, TrainingLog, read_log
 from oxygen.training.samples import Samples, measure
 from oxygen.weights.loading import load
@@ -32,6 +32,17 @@ STEPS = 12
 def short(**recipe) -> TrainingConfig:
     """A training of a few steps, saved after every fourth."""
     return training(**{"steps": STEPS, "log_every": 2, "save_every": 4, **recipe})
+
+
+OFTEN = short(log_every=50, save_every=2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_curves():
+    """Drawing them takes longer than the training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oxygen.training.run.draw_curves", lambda folder: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +64,11 @@ def test_checkpoints_hold_the_ema_of_the_parameters_and_the_newest_the_training_
 
 
 def test_a_share_of_the_initial_weights_is_served(trained, mixture, tmp_path):
-    start = checkpoint.newest(trained[0] / "checkpoints")
-    options = short(steps=2, start_share=0.25, start_from=str(start))
+    start, state = trained[0] / "checkpoints/step_0000004", trained[1]
+    options = short(start_share=0.25, start_from=str(start))
     blended = dataclasses.replace(options, start_from=str(start))
-    state = train(tmp_path, blended, mixture, VOCABULARY)
-    served = load(checkpoint.newest(tmp_path / "checkpoints"), MODEL)
-    given = load(start, MODEL)
+    saver = _checkpoint_writer(blended, mixture, measure(mixture, LIBERO), VOCABULARY)
+    served, given = load(saver.save(tmp_path, state), MODEL), load(start, MODEL)
     expected = jax.tree.map(lambda new, old: old + 0.75 * (new - old), state.average, given)
     assert bits(served) == bits(expected)
     assert bits(served) != bits(state.average)
@@ -152,7 +162,7 @@ def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, t
     with pytest.raises(
         UsageError, match=r"by step 4: flow_loss is nan.*--learning-rate below 0\.003;"
     ) as told:
-        train(tmp_path, short(log_every=50, save_every=2), mixture, VOCABULARY)
+        train(tmp_path, OFTEN, mixture, VOCABULARY)
     (good,) = (tmp_path / "checkpoints").iterdir()
     assert str(good) in str(told.value)
     assert checkpoint.newest(tmp_path / "checkpoints") == good
@@ -166,8 +176,7 @@ def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged
         calls.append((step, path.name))
         return {"libero_object_pc_success": 50.0}
 
-    often = short(log_every=20, save_every=2)
-    train(tmp_path, often, mixture, VOCABULARY, should_stop=stop_at(3), on_checkpoint=on_checkpoint)
+    train(tmp_path, OFTEN, mixture, VOCABULARY, should_stop=stop_at(3), on_checkpoint=on_checkpoint)
     assert calls == [(2, "step_0000002"), (3, "step_0000003")]
     said = r"compiling the training step, [\d.]+ million .* a minute or more the first time \.\.\. [\d.]+ s\n"
     assert re.fullmatch(said, capsys.readouterr().err)  # once: the other steps are not waited for
