@@ -125,9 +125,9 @@ def _play(
                 )
                 for job, played_result in played:
                     result = played_result.redacted()
-                    folders[job.variant].append(result)
                     if (earlier := job.earlier_video) and earlier != result.video:
                         (folders[job.variant].path / earlier).unlink(missing_ok=True)
+                    folders[job.variant].append(result)
                     monitor.episode(job.variant, result)
                     is_unfit = result.outcome is Outcome.INVALID_ACTION and result.steps == 0
                     errors = [*errors, result] if is_unfit or result.outcome is Outcome.ERROR else []

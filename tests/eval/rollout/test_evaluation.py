@@ -163,7 +163,7 @@ def test_what_a_killed_attempt_was_writing_is_removed(tmp_path, policy):
 
 
 @pytest.mark.parametrize("name", ["task00_ep000_error.mp4", "task00_ep000_seed7_error.mp4"])
-def test_a_retry_removes_the_video_of_the_error(name, tmp_path, policy):
+def test_a_retry_removes_the_video_of_the_error(name, tmp_path, policy, monkeypatch):
     policy.fails_at = 0
     folder = play(tmp_path, how={"max_errors": 9})
     (key, first), *_ = folder.episodes().items()
@@ -171,7 +171,13 @@ def test_a_retry_removes_the_video_of_the_error(name, tmp_path, policy):
     video.parent.mkdir(parents=True)
     video.touch()
     folder.append(dataclasses.replace(first, video=str(video.relative_to(folder.path))))
-    policy.fails_at = None
+    policy.fails_at, append = None, RunFolder.append
+
+    def appended(folder, result):
+        assert result.key != key or not video.exists(), "a kill would leave it to nobody"
+        append(folder, result)
+
+    monkeypatch.setattr(RunFolder, "append", appended)
     evaluate(*find_unfinished(tmp_path, {}))
     assert folder.episodes()[key].outcome is Outcome.SUCCESS
     assert not video.exists()
