@@ -41,7 +41,7 @@ class _PlayedEpisode:
         captions = EpisodeCaptions(
             result.key,
             assets=run.assets.name,
-            task=result.language,
+            instructions={0: result.language},
             policy=run.policy,
             mode=run.mode,
             has_texts=result.requests.requested > 0,

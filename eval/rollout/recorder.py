@@ -72,7 +72,7 @@ class EpisodeRecorder:
             key,
             assets=(plan.suite.assets or NO_ASSETS).name,
             perturb=plan.protocol.perturb,
-            task=plan.instruction(key),
+            instructions=plan.instructions(key),
             policy=policy_name(config.policy),
             mode=config.mode,
             has_texts=has_texts,
@@ -253,7 +253,7 @@ class EpisodeCaptions:
         key: EpisodeKey,
         *,
         assets: str,
-        task: str,
+        instructions: Mapping[int, str],
         policy: str,
         mode: str,
         has_texts: bool,
@@ -262,11 +262,11 @@ class EpisodeCaptions:
         control_hz: float,
         perturb: Perturbations = UNPERTURBED,
     ) -> None:
-        """Begin an episode on assets of a name; `task` is its instruction."""
+        """Begin an episode on assets of a name; instructions are by the control step from which they hold."""
         changed = f" · {format_perturbations(perturb)}" if perturb else ""
         begun = f"task {key.task_id} · init {key.init_id} · seed {key.seed}"
         self._caption = Caption(
-            task=task,
+            task=instructions[0],
             episode=f"{badged(key.suite, assets)} · {begun}{changed}",
             policy=policy,
             mode=mode,
@@ -275,6 +275,7 @@ class EpisodeCaptions:
             limit_s=limit_s,
             clock="" if clock == PAUSED else clock_name(clock),
         )
+        self._instructions = instructions
         self._control_hz = control_hz
         self._issued: list[int] = []
         self._coming: list[tuple[Text, Truth | None]] = []
@@ -282,7 +283,8 @@ class EpisodeCaptions:
 
     def add(self, query: QueryRecord) -> None:
         """Add the next query, with the control steps until the one after."""
-        hz = self._control_hz
+        hz, told = self._control_hz, max(step for step in self._instructions if step <= query.step)
+        self._caption = dataclasses.replace(self._caption, task=self._instructions[told])
         self._issued.append(query.step)
         self._coming += [(text, query.truth_on_delivery(text)) for text in query.delivered]
         self._coming.sort(key=lambda coming: coming[0].delivery_step)

@@ -60,7 +60,13 @@ def exports(runs: list[RunFolder], folder: Path) -> list[str]:
 
 
 def captions(runs: list[RunFolder], folder: Path) -> list[str]:
-    how = {"task": "lift it", "policy": "tiny", "mode": "actions", "has_texts": False, "clock": PAUSED}
+    how = {
+        "instructions": {0: "lift it"},
+        "policy": "tiny",
+        "mode": "actions",
+        "has_texts": False,
+        "clock": PAUSED,
+    }
     assets = runs[0].read_manifest()["assets"]["name"]
     return [EpisodeCaptions(key(), assets=assets, **how, limit_s=14.0, control_hz=20.0).at(0).episode]
 

@@ -244,7 +244,7 @@ def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video
 
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
-    words = {"task": "x", "policy": "mine", "mode": "unified", "has_texts": True}
+    words = {"instructions": {0: "x", 3: "y"}, "policy": "mine", "mode": "unified", "has_texts": True}
     made = EpisodeCaptions(KEY, **words, assets="libero", clock=Fixed(50, 200), limit_s=9.0, control_hz=20.0)
     said = text_finished(0, task=task, text=text, step=step)
     truths = {step: FakeWorld(steps=step).truth()}
@@ -254,15 +254,17 @@ def captions(task, text, *, step=6):
         made.add(dataclasses.replace(query, latency=latency, delivered=delivered))
         if start == 0:
             assert made.at(3).narration is made.at(3).memory is None
+            assert made.at(3).task == "x", "what the policy was told in its last query"
+    assert made.at(4).task == "y"
     return made
 
 
 @pytest.mark.parametrize(("given", "shown"), [("none", ""), ("light:3+camera:2", " · camera:2+light:3")])
 def test_a_video_says_what_of_its_episode_is_perturbed(given, shown):
-    words = {"task": "x", "policy": "mine", "mode": "actions", "has_texts": False, "clock": PAUSED}
+    words = {"instructions": {0: "x"}, "policy": "mine", "mode": "actions", "has_texts": False}
     how = {"assets": "libero", "limit_s": 9.0, "control_hz": 20.0, "perturb": parse_perturbations(given)}
     begun = f"libero_object · task 0 · init 3 · seed {KEY.seed}"
-    assert EpisodeCaptions(KEY, **words, **how).at(0).episode == begun + shown
+    assert EpisodeCaptions(KEY, **words, **how, clock=PAUSED).at(0).episode == begun + shown
 
 
 @pytest.mark.parametrize(
