@@ -123,7 +123,8 @@ def usage_error(error: CycloptsError) -> UsageError:
     if isinstance(error.__cause__, ValidationError):
         return invalid(error.__cause__, "the command line")
     if isinstance(error, UnknownOptionError):
-        names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
+        arguments = [argument for argument in error.argument_collection if argument.parse]
+        names = dict.fromkeys(name for argument in arguments for name in argument.names)
         given = error.token.keyword or error.token.value
         return unknown("option", given.split("=")[0], names, remedy=remedy)
     if isinstance(error, UnusedCliTokensError):

@@ -46,6 +46,14 @@ def test_spellings_of_a_list_are_equivalent(outcome):
     assert outcome(command)[:2] == (0, "('z',) () 0")
 
 
+def test_options_that_are_equally_near_are_listed_in_their_order(outcome):
+    def command(*, ba: int = 0, bb: int = 0, bc: int = 0, bd: int = 0, be: int = 0):
+        sys.stdout.write(f"{ba}{bb}{bc}{bd}{be}")
+
+    _, _, said = outcome(command, "-b")
+    assert "Allowed: --ba, --bb, --bc, --bd, --be." in said
+
+
 def demo(
     *,
     suite: Names = ("a",),
