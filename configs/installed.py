@@ -79,20 +79,21 @@ def imported_version(name: str) -> str:
         UsageError: Python has imported a module of that name from elsewhere, or would.
         PackageNotFoundError: It is not installed.
     """
-    dist = distribution(name)
-    for module, place in _modules(dist).items():
+    folder = str(distribution(name).locate_file(""))
+    version = _version_in(name, folder)
+    for module, place in _modules_in(name, folder).items():
         origin = _origin(module)
         if origin is None:
             raise UsageError(
-                f"{name} {dist.version} is installed in {dist.locate_file('')}, but without its module "
-                f"{module!r}: {reinstall(name, dist.version)}"
+                f"{name} {version} is installed in {folder}, but without its module {module!r}: "
+                f"{reinstall(name, version)}"
             )
         if place not in (origin, *origin.parents):
             raise UsageError(
-                f"{module!r} is imported from {origin}, and {name} {dist.version} is installed at {place}: "
+                f"{module!r} is imported from {origin}, and {name} {version} is installed at {place}: "
                 f"{_remedy(module, origin)}"
             )
-    return dist.version
+    return version
 
 
 def identify(name: str) -> Installed:
@@ -111,7 +112,7 @@ def check_submodules(name: str) -> None:
     dist = distribution(name)
     folder = str(dist.locate_file(""))
     owned = {os.path.normpath(f"{folder}/{file}") for file in dist.files or ()}
-    roots = tuple(f"{module}." for module in _modules(dist))
+    roots = tuple(f"{module}." for module in _modules_in(name, folder))
     files = {module: getattr(loaded, "__file__", None) or "" for module, loaded in list(sys.modules.items())}
     parts = {module: file for module, file in files.items() if module.startswith(roots)}
     strange = {module: file for module, file in parts.items() if file and os.path.normpath(file) not in owned}
@@ -172,13 +173,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _modules(dist: Distribution) -> dict[str, Path]:
-    """The top-level modules of a distribution: of each the file that defines it, or a folder around it."""
-    return _modules_in(dist.name, str(dist.locate_file("")))
+@functools.cache
+def _version_in(name: str, folder: str) -> str:
+    del folder  # where it is found now
+    return distribution(name).version
 
 
 @functools.cache
 def _modules_in(name: str, folder: str) -> dict[str, Path]:
+    """The top-level modules of a distribution: of each the file that defines it, or a folder around it."""
     dist = distribution(name)
     source = _source_tree(dist)
     if source is not None or dist.read_text("RECORD") is None:
@@ -282,7 +285,7 @@ def _identified(name: str, folder: str) -> Installed:
 
 def _code_of(dist: Distribution) -> Iterator[Path]:
     """The files of a distribution's modules that are read, where no record lists them."""
-    for module in _modules(dist):
+    for module in _modules_in(dist.name, str(dist.locate_file(""))):
         origin = _origin(module)
         if origin is not None and origin.suffix and origin.name != "__init__.py":
             yield origin
