@@ -295,7 +295,7 @@ def test_its_own_texts_give_the_same_episode_isolated_shared_and_in_processes(tm
 
 @pytest.mark.filterwarnings("ignore:prompt cut")
 def test_a_prompt_beyond_the_longest_bucket_is_cut_and_recorded(tmp_path, reader, suite):
-    (episodes,), _ = played(tmp_path, reader, suite, feedback="frozen:" + "記憶" * 50)
+    (episodes,), _ = played(tmp_path, reader, suite, mode="actions", feedback="frozen:" + "記憶" * 50)
     assert {query.prompt_cut for query in episodes[0]} != {0}
     assert {query.prompt_cut > 200 for query in episodes[0]} == {True}
 
