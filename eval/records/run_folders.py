@@ -186,10 +186,15 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         if unfinished:
             secrets = _secrets_again(configs[0], given, variants[0].folder.run_id)
             return tuple(each.with_options(secrets) for each in variants)
-        finished.append(variants[0].folder.run_id)
-    raise _nothing_to_resume(
-        "run", output_dir, f"{finished[0]} is complete and without errors" if finished else ""
-    )
+        finished.append(
+            f"{variants[0].folder.run_id} is complete and without errors{_report(variants[0].folder)}"
+        )
+    raise _nothing_to_resume("run", output_dir, finished[0] if finished else "")
+
+
+def _report(folder: "RunFolder | SweepFolder") -> str:
+    """How to write the page of a complete run or sweep, which a kill may have left out."""
+    return f" (its page: oxygen-eval report {shown(folder.path)})"
 
 
 def _nothing_to_resume(what: str, output_dir: Path, complete: str) -> UsageError:
@@ -340,9 +345,11 @@ class SweepFolder:
     def locked(self) -> Iterator[None]:
         """Lock the folder for this process; that of another process is a UsageError."""
         with locked(self.path):
-            if not self.begun():
-                for draft in self.path.glob(".*.partial"):  # of a killed process
-                    shutil.rmtree(draft)
+            for left in self.path.glob("*.partial"):  # of a killed process
+                if left.is_file():
+                    left.unlink()
+                elif not self.begun():
+                    shutil.rmtree(left)
             yield
 
     def begun(self) -> list[RunFolder]:
@@ -381,5 +388,5 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
             continue
         if status != "complete":
             return dataclasses.replace(folder, secrets=_secrets_again(config, given, folder.path.name))
-        complete = complete or folder
-    raise _nothing_to_resume("sweep", output_dir, f"{complete.path.name} is complete" if complete else "")
+        complete = complete or f"{folder.path.name} is complete{_report(folder)}"
+    raise _nothing_to_resume("sweep", output_dir, complete or "")

@@ -247,7 +247,8 @@ def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
     run_sweep(found)
     assert len(policy.episodes) - played == 2
     assert timeless(folder) == timeless(uninterrupted)
-    with pytest.raises(UsageError, match="is complete; start another without --resume"):
+    page = rf"is complete \(its page: oxygen-eval report \S*{folder.path.name}\); start another without"
+    with pytest.raises(UsageError, match=page):
         find_unfinished_sweep(tmp_path / "again", {})
     with pytest.raises(UsageError, match="no unfinished sweep in"):
         find_unfinished_sweep(tmp_path / "again", {"max_steps": 21})
@@ -287,9 +288,10 @@ def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
 def test_a_kill_before_the_first_run_began_leaves_a_sweep_that_resume_begins(tmp_path, policy):
     folder = new_sweep(tmp_path, SMALL)
     (folder.path / ".20260101-000000-tiny-actions.partial").mkdir()
+    (folder.path / "sweep.3.partial").touch()
     run_sweep(find_unfinished_sweep(tmp_path, {}))
     assert folder.read()["status"] == "complete"
-    assert not list(folder.path.glob(".*.partial"))
+    assert not list(folder.path.glob("*.partial"))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_resume_completes_all_variants(tmp_path, stage, capsys):
     assert exit_code(evaluate(*again)) == 0
     assert len(stage.turns) - done == 5
     assert [run.folder.read_manifest()["status"] for run in again] == ["complete", "complete"]
-    with pytest.raises(UsageError, match="is complete"):
+    with pytest.raises(UsageError, match=rf"is complete .*{again[0].folder.run_id}\); start another"):
         find_unfinished(tmp_path, {})
 
 
