@@ -136,7 +136,7 @@ def find_pair(
     Raises:
         UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
     """
-    identities = require_one_world(run_a, run_b)
+    identities = require_one_world(run_a, run_b, partial=True)
     runs, names = (run_a, run_b), labels_of(identities)
     common = _common_episodes(run_a, run_b, {"suite": suites, "task_id": task_ids, "init_id": init_ids})
     shown = [

@@ -45,10 +45,12 @@ class RunIdentity:
     # Hash of everything about the world that affects scores, computed from the recorded protocol. Runs with
     # different hashes are never ranked together.
     protocol_hash: str
-    world_hash: str  # the same without `feedback`; runs with different ones are never compared
-    control_hash: str = ""  # likewise without `perturb`: a perturbed run is compared with its control
     # The same for each suite alone, so that runs of different suites share tables.
     suite_hashes: Mapping[str, str]
+    # Likewise without `feedback`; runs with different ones of a suite are never compared in it.
+    world_hashes: Mapping[str, str]
+    # Likewise without `perturb`: a perturbed run is compared with its control.
+    control_hashes: Mapping[str, str]
     status: str  # `complete`, or why it is not
     n_planned: Annotated[int, Field(ge=0, lt=2**63)]  # number of planned episodes
     # Name of the protocol, such as `openpi`, with a star if something differs from it; empty if it has none.
@@ -127,6 +129,13 @@ _POLICY_AND_SCHEDULE = (
     *("mode", "text_every", "tokens_per_frame", "deadline_ms", "feedback"),
 )
 
+_PARTS_OUTSIDE = {
+    "suite_hashes": (),
+    "world_hashes": ("feedback",),
+    "control_hashes": ("feedback", "perturb"),
+}
+"""Hashes of each suite's protocol, and parts that are not in them."""
+
 OVERRIDES = ("wordings", "seeds", "init_ids", "motion", *PROTOCOL_OPTIONS)
 
 
@@ -143,7 +152,8 @@ def identity_of(manifest: Mapping[str, Any], source: str) -> RunIdentity:
     config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
     names = [field.name for field in dataclasses.fields(RunIdentity)]
     identity = {name: manifest[name] for name in names if name in manifest}
-    identity["world_hash"] = identity["control_hash"] = manifest.get("protocol_hash")
+    known = dict.fromkeys(manifest.get("suite_hashes") or [""], manifest.get("protocol_hash"))
+    identity["world_hashes"] = identity["control_hashes"] = known
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")
     identity |= {"given": config.get("policy"), "policy_kwargs": config.get("policy_kwargs") or {}}
@@ -165,11 +175,11 @@ def identity_of(manifest: Mapping[str, Any], source: str) -> RunIdentity:
             identity["clock_device"] = next(devices, None)
             identity["protocol_hash"] = protocol_hash(protocol)
             identity["feedback"] = next((world.get("feedback") for world in protocol.values()), None)
-            identity["world_hash"] = protocol_hash(without(["feedback"], protocol))
-            identity["control_hash"] = protocol_hash(without(["feedback", "perturb"], protocol))
             env_seeds = (world["env_seed"] for world in protocol.values() if "env_seed" in world)
             identity["overrides"]["env_seed"] = next(env_seeds, None)
-            identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}
+            for hashes, parts in _PARTS_OUTSIDE.items():
+                left = without(parts, protocol)
+                identity[hashes] = {suite: suite_hash(world) for suite, world in left.items()}
             identity["limits_s"] = {
                 suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
                 for suite, world in protocol.items()

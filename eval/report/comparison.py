@@ -423,7 +423,7 @@ def compare(run_a: RunRecords, run_b: RunRecords, *, partial: bool = False) -> C
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
             or no pair of episodes is graded in both.
     """
-    identities = require_one_world(run_a, run_b)
+    identities = require_one_world(run_a, run_b, partial=partial)
     unfinished = [identity for identity in identities if identity.status != "complete"]
     a, b = run_a.episodes, run_b.episodes
     paired = all(identity.names_states for identity in identities)

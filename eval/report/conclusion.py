@@ -52,7 +52,7 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
         first = 0 if control is None else identities.index(control)
         done = identities[first].status == identity.status == "complete"
         try:
-            comparison = compare(runs[first], run, partial=not done)
+            comparison = compare(runs[first], run, partial=not done or control is not None)
         except UsageError as error:
             remarks.append(f"{label} is not compared with {labels[first]}: {error}.")
             continue

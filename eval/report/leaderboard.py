@@ -87,7 +87,7 @@ def ranks(runs: Sequence[Episodes], *, paired: bool = True) -> list[Rank]:
 
 
 _OF_ONE_RUN = {
-    *("run_id", "protocol_hash", "world_hash", "control_hash", "suite_hashes"),
+    *("run_id", "protocol_hash", "suite_hashes", "world_hashes", "control_hashes"),
     *("status", "n_planned", "variants", "limits_s", "margin", "time_margin"),
 }
 """Fields of an identity in which runs of one policy on several suites may differ."""
@@ -493,8 +493,13 @@ def _title(entries: Sequence[Entry]) -> str:
         if all(each in run.protocol_changes for run in identities)
     ]
     motion = {run.overrides["motion"] for run in identities} - {None, str(Static())}
-    feedback = identities[0].feedback
-    told = [*([f"feedback {feedback}"] if feedback else []), *common, *(f"motion {each}" for each in motion)]
+    feedback, perturb = identities[0].feedback, identities[0].perturb
+    told = [
+        *([f"perturbed by {format_perturbations(perturb)}"] if perturb else []),
+        *([f"feedback {feedback}"] if feedback else []),
+        *common,
+        *(f"motion {each}" for each in motion),
+    ]
     beside = "".join(f", {in_markdown(each)}" for each in told)
     beside = f", imported{beside}" if identities[0].imported else beside
     runs = {clock_label(entry.run): entry.run for entry in entries}

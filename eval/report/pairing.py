@@ -20,10 +20,13 @@ _CHOSEN_BY = {"seeds": "--seeds", "tasks": "--task-ids", "initial states": "--in
 """What tells episodes of one suite apart, and the option that chooses it."""
 
 
-def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity, RunIdentity]:
+def require_one_world(
+    run_a: RunRecords, run_b: RunRecords, *, partial: bool = False
+) -> tuple[RunIdentity, RunIdentity]:
     """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
 
     A run of perturbed episodes may be compared with its control, which is the same without perturbations.
+    With `partial`, one may have suites that the other lacks.
 
     Raises:
         UsageError: A run cannot be read, or the two differ in assets or protocol.
@@ -37,10 +40,20 @@ def require_one_world(run_a: RunRecords, run_b: RunRecords) -> tuple[RunIdentity
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
             "run both with the same"
         )
-    is_control = a.control_hash == b.control_hash and bool(a.perturb) != bool(b.perturb)
-    if a.world_hash != b.world_hash and not is_control:
+    of_a, of_b = (
+        each.world_hashes if bool(a.perturb) == bool(b.perturb) else each.control_hashes for each in (a, b)
+    )
+    common = of_a.keys() & of_b.keys()
+    if common and of_a.keys() != of_b.keys() and all(of_a[suite] == of_b[suite] for suite in common):
+        if partial:
+            return a, b
+        raise UsageError(
+            f"{a.run_id} has suites {', '.join(of_a)}, and {b.run_id} has {', '.join(of_b)}; give --partial "
+            f"to compare them on {', '.join(sorted(common))}"
+        )
+    if of_a != of_b:
         one, other = (run.folder.read_manifest().get("protocol") for run in (run_a, run_b))
-        told = differences_of(one, other) if one and other else [f"{a.world_hash} and {b.world_hash}"]
+        told = differences_of(one, other) if one and other else [f"{a.protocol_hash} and {b.protocol_hash}"]
         names = dict.fromkeys(filter(None, (a.protocol_name, b.protocol_name)))
         named = f", {' and '.join(names)}" if len(names) > 1 else ""
         raise UsageError(

@@ -14,9 +14,9 @@ from eval.report.table import Column, Table, differ, percentage
 
 
 def control_of(run: RunIdentity, others: Sequence[RunIdentity]) -> RunIdentity | None:
-    """The run of the same episodes without perturbations, by the same policy; None if there is none."""
+    """A run of the same suites without perturbations, by the same policy; None if there is none."""
     for other in others if run.perturb else ():
-        is_control = not other.perturb and run.control_hash == other.control_hash
+        is_control = not other.perturb and run.control_hashes.items() <= other.control_hashes.items()
         if is_control and run.policy_and_schedule == other.policy_and_schedule:
             return other
     return None

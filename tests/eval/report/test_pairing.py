@@ -110,7 +110,7 @@ WORLD = {"suite": {"max_steps": 200, "control_hz": 20}, "assets": ASSETS, "env_s
         ),
         ({"libero_goal": WORLD}, "(suites libero_object and libero_goal)"),
         (
-            {"libero_object": WORLD, "libero_goal": WORLD},
+            {"libero_object": WORLD | {"wordings": "training"}, "libero_goal": WORLD},
             "(suites libero_object and libero_object, libero_goal)",
         ),
         (
@@ -126,6 +126,18 @@ def test_other_protocols_say_in_what_they_differ(tmp_path, protocol, told):
     assert "a and b ran under different protocols " in said
     assert told in said
     assert "play one of them again with what the other has" in said
+
+
+def test_a_run_of_more_suites_is_compared_on_those_that_both_have_with_partial(tmp_path):
+    one = run(tmp_path / "one", keys(range(2)), protocol={"libero_object": WORLD})
+    every = [*keys(range(3)), *keys(range(2), suite="libero_goal")]
+    more = run(tmp_path / "more", every, protocol={"libero_object": WORLD, "libero_goal": WORLD})
+    assert refusal(one, more) == (
+        "one has suites libero_object, and more has libero_object, libero_goal; give --partial to compare "
+        "them on libero_object"
+    )
+    compared = compare(more, one, partial=True)
+    assert (compared.overall.graded, [*compared.per_suite], compared.partial) == (2, ["libero_object"], True)
 
 
 def test_runs_under_two_protocols_by_name_are_refused_with_both_and_all_differences_also_partially(tmp_path):

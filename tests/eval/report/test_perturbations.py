@@ -57,6 +57,18 @@ def test_a_control_is_the_same_run_without_perturbations(tmp_path, runs):
     assert control_of(light, [other_mode, other_weights, other_class, other_options]) is None
 
 
+def test_a_control_may_have_more_suites_and_episodes(tmp_path):
+    suite = {"suite": {"max_steps": 280, "control_hz": 20.0}, "assets": ASSETS}
+    both = {"libero_object": suite, "libero_goal": suite}
+    built = RunBuilder.at(tmp_path / "control", config={"perturb": "none", "seeds": [7]}, protocol=both)
+    control = RunRecords(built.add_all("s" * 50).add_all("t" * 50, suite="libero_goal").folder)
+    camera = run(tmp_path / "camera", "s" * 10 + "t" * 30, "camera:3")
+    conclusion = conclude_runs(["control", "camera:3"], [control, camera])
+    assert conclusion.sentence.startswith("camera:3 costs success: 25 % against 100 % in the control (−75.0")
+    (row,) = perturbed_rows(conclusion.judged)
+    assert row.pairs.size == "40 episodes"
+
+
 def test_a_change_at_the_start_and_one_at_a_time_have_a_row_each(tmp_path, runs):
     later = run(tmp_path / "later", "s" * 40, "light:3@1s")
     conclusion = conclude_runs(["control", "later", "light:3"], [runs[0], later, runs[1]])
@@ -169,3 +181,4 @@ def test_a_perturbed_run_without_its_control_has_a_table_of_its_own(tmp_path):
     run(tmp_path / "light", "st", "light:3")
     (table,) = read_leaderboard([tmp_path]).suites["libero_object"]
     assert table.table.records()[0]["success"] == "50.0 %"
+    assert "`, perturbed by light:3, " in table.title

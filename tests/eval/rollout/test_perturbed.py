@@ -4,7 +4,7 @@ import pytest
 
 from configs.schema import RunConfig, VariantsConfig
 from contracts.errors import UsageError
-from contracts.perturbation import format_perturbations
+from contracts.perturbation import UNPERTURBED, format_perturbations
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import begin, evaluate
@@ -138,3 +138,12 @@ def test_a_control_of_other_episodes_is_refused(tmp_path, policy):
             evaluate(*begin(tmp_path / "other", asked(control=str(given.folder.path), **options)))
         assert complaint in str(refused.value)
     assert not list((tmp_path / "other").glob("[!.]*/manifest.json"))
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_control_of_more_suites_and_states_is_taken(tmp_path):
+    more = {"suites": ("libero_goal", "libero_object"), "perturb": UNPERTURBED}
+    (given,) = begin(tmp_path, asked(init_ids=(0, 1, 2)).model_copy(update=more))
+    evaluate(given)
+    (rows,) = evaluate(*begin(tmp_path / "other", asked(control=str(given.folder.path))))
+    assert rows.overall.n_episodes == 2
