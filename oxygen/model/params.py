@@ -1,6 +1,7 @@
 """The parameters of π0.5: openpi's paths and shapes; initial values for training, random ones for tests."""
 
 import concurrent.futures
+import functools
 import math
 import mmap
 import os
@@ -29,7 +30,8 @@ def tower(config: Pi05Config) -> Siglip:
     return Siglip(config=config.siglip, out_width=config.trunk.width, dtype=config.dtype)
 
 
-def shapes(config: Pi05Config) -> dict[str, Shape]:
+@functools.cache
+def shapes(config: Pi05Config) -> Mapping[str, Shape]:
     """Path (`/`-joined, as in openpi's checkpoints) to shape, of every parameter. Allocates nothing."""
     llm = {
         "embedder/input_embedding": (config.vocab_size, config.trunk.width),

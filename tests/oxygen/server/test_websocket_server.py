@@ -144,7 +144,7 @@ def test_a_batch_that_fails_to_open_is_opened_for_the_next_client():
         assert "actions" in first.ask(request())
 
 
-@pytest.mark.parametrize("takes_s", [4.0, pytest.param(60.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("takes_s", [2.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_a_slow_query_neither_delays_another_clients_handshake_nor_loses_its_connection(takes_s):
     with PolicyServerThread(EchoPolicy(takes_s=takes_s)) as server, server.client() as client:
         client.connection.send(pack(request()))
