@@ -311,11 +311,10 @@ def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(trained, monk
         resolve_policy(policy)
 
 
-def test_a_checkpoint_without_sizes_is_refused(trained, tmp_path):
+def test_a_checkpoint_with_a_record_of_no_sizes_is_refused(trained, tmp_path):
     shutil.copyfile(trained / CARD, tmp_path / CARD)
-    for content, message in ((None, "has no"), ("{", "not JSON"), ("{}", "not what training writes")):
-        if content is not None:
-            (tmp_path / RECORD).write_text(content)
+    for content, message in (("{", "not JSON"), ("{}", "not what training writes")):
+        (tmp_path / RECORD).write_text(content)
         with pytest.raises(UsageError, match=message):
             resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
 
