@@ -203,13 +203,25 @@ def test_a_hold_action_uses_the_state_where_holding_began():
             return super().advance(actions)
 
     told: list[float] = []
-    suite = libero_object(max_steps=12, replan_steps=2, settle_steps=0)
+    suite = libero_object(max_steps=12, replan_steps=2, settle_steps=10)  # starts at 0.1
     suite.interface = held_at_its_state(suite.interface)
     chunk = np.tile(np.arange(1.0, 5.0)[:, None], (1, 7))
-    pricing = open_pricing(RunConfig(clock="fixed:300"), [KEY])
+    pricing = open_pricing(RunConfig(clock="fixed:100,500"), [KEY])
     list(rollout(Sagging(), FakePolicy(actions=chunk), KEY, suite, pricing=pricing))
-    # | - - - - - - | a0 a1 a2 a3 - -
-    assert told == [0] * 6 + [1, 2, 3, 4, 3.5, 3.5]
+    # | - - a0 a1 a2 a3 - - - - | - -
+    assert told == [0.1, 0.1, 1, 2, 3, 4, *[3.5] * 6]
+
+
+def test_the_policy_is_told_each_instruction_from_its_control_step_on():
+    class Listening(FakePolicy):
+        def act(self, observation):
+            heard.append(observation.language)
+            return super().act(observation)
+
+    heard: list[str] = []
+    suite = libero_object(max_steps=20, replan_steps=5)
+    list(rollout(FakeWorld(), Listening(), KEY, suite, {0: "first", 10: "second", 11: "third"}))
+    assert heard == ["first", "first", "second", "third"]
 
 
 class Reusing(FakeWorld):
