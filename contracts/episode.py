@@ -147,7 +147,7 @@ class EpisodeResult:
     tokens: int  # language tokens decoded
     requests: RequestCounts  # numbers of text requests by outcome
     policy_s: float  # seconds spent in policy calls
-    wall_s: float  # wall time of the episode, seconds
+    wall_s: float  # wall time of the episode, seconds; 0 if it is not known
     # Seconds of simulated time in those control steps.
     simulated_s: float | None = None
     idle_steps: int = 0  # control steps in which the robot was idle for lack of an action

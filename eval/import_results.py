@@ -48,7 +48,8 @@ def main(
 
     Args:
         file: LeRobot's eval_info.json; the aggregate JSON of vla-evaluation-harness; or a CSV file with
-            columns task (or task_id) and outcome (or success), and where known suite, init_id, seed, steps.
+            columns task (or task_id) and outcome (or success), and where known suite, init_id, seed, steps,
+            wall_s.
         policy: The policy's name.
         protocol: The protocol under which it was played, such as lerobot. It is believed: the run is compared
             with runs of the protocol of that name.

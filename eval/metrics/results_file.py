@@ -80,6 +80,7 @@ def lerobot_metrics(row: Row, folder: Path = Path()) -> dict[str, Any]:
     }
 
 
-def eval_times(row: Row) -> dict[str, float]:
-    """LeRobot's fields of wall time, seconds."""
-    return {"eval_s": row.wall_s, "eval_ep_s": row.wall_s / max(1, row.n_episodes + row.n_errors)}
+def eval_times(row: Row) -> dict[str, float | None]:
+    """LeRobot's fields of wall time, seconds; None if it is not known."""
+    total = row.wall_s
+    return {"eval_s": total, "eval_ep_s": total and total / (row.n_episodes + row.n_errors)}

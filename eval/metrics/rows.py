@@ -169,7 +169,7 @@ class Row(SimulatedTime):
     prompt_age_steps: float | None = None  # mean age of the observations that texts in prompts describe
     successes: Sequence[bool] = ()  # of each episode
     videos: Sequence[str] = ()  # paths in the run's folder
-    wall_s: float = 0.0  # wall time of all episodes, errors included
+    wall_s: float | None = None  # of all episodes, errors included; None unless all have recorded it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ def row_of(
         prompt_age_steps=statistics.fmean(ages) if ages else None,
         successes=[solved(episode) for episode in graded],
         videos=[episode.video for episode in graded if episode.video is not None],
-        wall_s=sum(episode.wall_s for episode in episodes),
+        wall_s=sum(took) if all(took := [episode.wall_s for episode in episodes]) else None,
     )
 
 

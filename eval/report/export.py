@@ -97,7 +97,9 @@ def vla_eval(folder: RunFolder) -> str:
                             "episode_id": number,
                             "metrics": {"success": solved(episode)},
                             "steps": episode.known_steps,
-                            "elapsed_sec": episode.wall_s,
+                            "elapsed_sec": episode.wall_s or None,
+                            "suite": episode.key.suite,
+                            "task_id": episode.key.task_id,
                             "init_id": episode.key.init_id,
                             "seed": episode.key.seed,
                             **failure(episode),
@@ -137,7 +139,7 @@ def episodes_csv(folder: RunFolder) -> str:
         [
             dataclasses.asdict(episode.key)
             | {name: getattr(episode, name) for name in columns}
-            | {"steps": episode.known_steps}
+            | {"steps": episode.known_steps, "wall_s": episode.wall_s or None}
             | assets
             for episode in episodes
         ]

@@ -1,11 +1,13 @@
 """Results of other programs as run folders: LeRobot's, vla-evaluation-harness's, and tables of episodes."""
 
+import contextlib
 import csv
 import dataclasses
 import difflib
 import hashlib
 import io
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,12 +32,15 @@ from eval.records.run_folders import begin, end_attempt, locked_run, new_run
 from eval.records.schema import RunFolder
 from sim_envs.suite import InitIds, find_suite, open_suite, suite_names
 
-_CSV_COLUMNS = "task (or task_id) and outcome (or success); known, too, are suite, init_id, seed and steps"
+_CSV_COLUMNS = (
+    "task (or task_id) and outcome (or success); known, too, are suite, init_id, seed, steps and wall_s"
+)
 _OUTCOMES = {
     **{each.value: each for each in Outcome},
     **dict.fromkeys(("true", "1", "1.0"), Outcome.SUCCESS),
     **dict.fromkeys(("false", "0", "0.0"), Outcome.FAILURE),
 }
+_READ_COLUMNS = {"task", "task_id", "outcome", "success", "suite", "init_id", "seed", "steps", "wall_s"}
 _MOST_EPISODES = 1_000_000
 
 
@@ -46,11 +51,12 @@ class ForeignEpisode:
     where: str  # its place in the file
     suite: str | None  # None if the file does not say
     task: int | str  # its number in the suite, or its name or instruction
+    name: str = ""  # its name, if the file has it beside the number
     trial: int  # its number within the task, or the initial state's
     seed: int | None = None  # None if the file does not say
     outcome: Outcome
     steps: int = 0  # 0 if unknown
-    wall_s: float = 0.0
+    wall_s: float = 0.0  # 0 if unknown
     error: str | None = None
 
 
@@ -115,7 +121,9 @@ class _VlaEvalEpisode(BaseModel):
     elapsed_sec: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     failure_reason: str | None = None
     failure_detail: str | None = None
-    init_id: Count | None = None  # in this project's exports
+    suite: Name | None = None  # these four in this project's exports
+    task_id: Count | None = None
+    init_id: Count | None = None
     seed: Count | None = None
 
 
@@ -156,8 +164,9 @@ def _read_vla_eval(content: Mapping[str, Any], file: str) -> ForeignResults:
             episodes.append(
                 ForeignEpisode(
                     where=where,
-                    suite=suite,
-                    task=task.task,
+                    suite=episode.suite or suite,
+                    task=task.task if episode.task_id is None else episode.task_id,
+                    name=task.task.removeprefix(f"{episode.suite}/"),
                     trial=episode.episode_id if episode.init_id is None else episode.init_id,
                     seed=read.seed if episode.seed is None else episode.seed,
                     outcome=raised if failed else Outcome.SUCCESS if success else Outcome.FAILURE,
@@ -179,12 +188,20 @@ def _check_columns(columns: Sequence[str], file: str) -> None:
     if {"task", "task_id"}.isdisjoint(columns) or {"outcome", "success"}.isdisjoint(columns):
         raise UsageError(f"{file}, line 1: has columns {', '.join(columns) or 'none'}; give {_CSV_COLUMNS}")
     missing = sorted({"suite", "init_id", "seed", "steps"}.difference(columns))
-    for column in {*columns} - {"task", "task_id", "outcome", "success", "suite", "init_id", "seed", "steps"}:
+    for column in {*columns} - _READ_COLUMNS:
         near = difflib.get_close_matches(column.lower().replace("initial", "init"), missing, n=1, cutoff=0.55)
         if near:
             raise UsageError(
                 f"{file}, line 1: column {column!r} is not read; call it {near[0]!r}, or leave it out"
             )
+
+
+def _seconds(said: str, where: str) -> float:
+    """A wall time of a table; 0 if it is empty."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(seconds := float(said or 0)) and seconds >= 0:
+            return seconds
+    raise UsageError(f"{where}: wall_s is {said!r}; give seconds from 0, or leave it empty")
 
 
 def _read_csv(text: str, file: str) -> ForeignResults:
@@ -222,10 +239,12 @@ def _read_csv(text: str, file: str) -> ForeignResults:
                     where=where,
                     suite=suite,
                     task=task,
+                    name=line.get("task", ""),
                     trial=next(trials[suite, task, seed]) if state is None else state,
                     seed=seed,
                     outcome=outcome,
                     steps=whole("steps") or 0,
+                    wall_s=_seconds(line.get("wall_s", "").strip(), f"{file}, {where}"),
                     error=(line.get("error") or said) if outcome.has_traceback else None,
                 )
             )
@@ -268,7 +287,7 @@ class _Task:
     task_id: int
     name: str
     instruction: str
-    init_ids: InitIds | None  # None if the suite is not one of ours
+    init_ids: InitIds
 
 
 def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict[int | str, _Task]:
@@ -277,9 +296,11 @@ def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict
         names = sorted({episode.task for episode in episodes if isinstance(episode.task, str)})
         ids: dict[int | str, int] = {name: number for number, name in enumerate(names)}
         ids |= {episode.task: episode.task for episode in episodes if isinstance(episode.task, int)}
+        called = {episode.task: episode.name for episode in episodes if episode.name}
         return {
-            task: _Task(task_id=number, name=str(task), instruction=str(task), init_ids=None)
+            task: _Task(task_id=number, name=name, instruction=name, init_ids=InitIds(stored=_MOST_EPISODES))
             for task, number in ids.items()
+            for name in [called.get(task, str(task))]
         }
     opened, tasks = open_suite(suite), dict[int | str, _Task]()
     for task in opened.tasks():
@@ -336,11 +357,11 @@ def _results(
                 raise UsageError(
                     f"{file}, {episode.where}: episode {key} is also {places[key]}; give it once"
                 )
-            stored = task.init_ids.stored if task.init_ids else _MOST_EPISODES
-            if names_states and not episode.trial < stored:
+            stored, trial = task.init_ids.stored, episode.trial
+            if names_states and trial >= stored and task.init_ids.source(trial) == "stored":
                 raise UsageError(
                     f"{file}, {episode.where}: task {task.task_id} of {name} has {stored} initial states, 0 "
-                    f"to {stored - 1}, not {episode.trial}"
+                    f"to {stored - 1}, not {trial}"
                 )
             places[key] = episode.where
             results[key] = EpisodeResult(

@@ -1,6 +1,7 @@
 """Results of other programs become runs: compared, ranked, shown. What is wrong in them is one line."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def test_lerobots_file_has_the_episodes_of_each_task_whose_initial_states_are_un
     assert first.instruction == "pick up the alphabet soup and place it in the basket"
     assert run_rows(run).overall.pc_success == 60.0
     assert run_rows(run).overall.mean_steps is None
+    assert json.loads(run.results_path.read_text())["overall"]["eval_s"] is None
     assert not RunRecords(run).identity.names_states
     assert RunRecords(imported(LEROBOT, tmp_path, in_order=True)).identity.names_states
 
@@ -85,13 +87,29 @@ def test_a_table_has_outcomes_in_words_or_numbers_and_may_be_excels(tmp_path, ta
     }
 
 
-def test_what_is_exported_here_is_imported_again(tmp_path, capsys):
+@pytest.mark.parametrize(("to", "name"), [("csv", "a.csv"), ("vla-eval", "a.json")])
+def test_what_is_exported_here_is_imported_again(tmp_path, to, name):
+    run = RunBuilder.at(tmp_path / "own", config={"protocol": "lerobot"})
+    suites = ("libero_object", "libero_goal", "calvin"), ("success", "failure", "invalid_action", "error")
+    for task_id, (suite, outcome) in enumerate(itertools.product(*suites)):
+        for number, seed in enumerate((7, 8)):
+            at = key((3, 1000)[number], task_id % 4, suite, seed)
+            run.add(episode(at, outcome, steps=50 + task_id, wall_s=2.5 + number, task=f"task {task_id}"))
+    export(run.path, to=to, output=tmp_path / name)
+    read = imported(tmp_path / name, tmp_path / to).episodes()
+    recorded = ("outcome", "steps", "wall_s", "error")
+    assert {at: [getattr(each, part) for part in recorded] for at, each in read.items()} == {
+        at: [getattr(each, part) for part in recorded] for at, each in run.folder.episodes().items()
+    }
+    assert {each.task for at, each in read.items() if at.suite == "calvin"} == {
+        f"task {task_id}" for task_id in range(8, 12)
+    }
+
+
+def test_lerobots_format_has_outcomes_and_no_initial_states(tmp_path):
     run = played(tmp_path / "own", "sstt" + "stst")
-    for to, name in (("csv", "a.csv"), ("lerobot", "b.json")):
-        export(run.path, to=to, output=tmp_path / name)
-        assert solved(imported(tmp_path / name, tmp_path / to)) == solved(run.folder)
-    with (tmp_path / "a.csv").open() as lines:
-        assert len(list(csv.DictReader(lines))) == 8
+    export(run.path, to="lerobot", output=tmp_path / "a.json")
+    assert solved(imported(tmp_path / "a.json", tmp_path / "lerobot")) == solved(run.folder)
 
 
 def test_steps_that_some_episodes_lack_have_no_mean(tmp_path):
@@ -103,6 +121,7 @@ def test_steps_that_some_episodes_lack_have_no_mean(tmp_path):
     with (tmp_path / "b.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     assert [row["steps"] for row in rows] == ["100", ""]
+    assert [row["wall_s"] for row in rows] == ["", ""]
     assert not {"queries", "policy_s"} & rows[0].keys(), "which are not known"
     export(run.path, to="vla-eval", output=tmp_path / "b.json")
     (task,) = json.loads((tmp_path / "b.json").read_text())["tasks"]
