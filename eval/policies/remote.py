@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -209,10 +209,6 @@ class PolicyClient:
                     proxy=None,  # its latency would count as the policy's
                 )
             )
-            # A limit for sending, too: a server may have stopped reading.
-            seconds, rest = divmod(self._answer_s, 1)
-            timeval = struct.pack("ll", int(seconds), int(1e6 * rest))
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
             try:
                 greeting = connection.recv(timeout=limit)
             except TimeoutError:
@@ -223,6 +219,11 @@ class PolicyClient:
                 metadata = _mapping(_unpacked(greeting))
             except BadAnswerError as error:
                 raise self._lost(f"begins with something else than metadata: {error}") from error
+            # A limit for sending, too: a server may have stopped reading.
+            seconds, rest = divmod(self._answer_s, 1)
+            timeval = struct.pack("ll", int(seconds), int(1e6 * rest))
+            with suppress(OSError):  # it has hung up meanwhile, which the first query tells
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
             known = metadata if self._metadata is None else self._metadata
             before, now = _declared(known), _declared(metadata)
             for name in before | now:
