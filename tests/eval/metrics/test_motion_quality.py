@@ -49,11 +49,29 @@ def test_chunk_jumps_exclude_the_gripper_and_holding_still():
     held = np.zeros((6, 7))
     held[3:, 0] = [0.2, 0.3, 0.4]
     assert chunk_jump_ratio(held, np.array([-1, -1, -1, 0, 0, 0]), ACTION) == pytest.approx(2)
+    motion = EpisodeMotion(ACTION)
+    motion.add(QueryRecord(executed=[*held], spans=[ActionSpan(None, 0, 3), ActionSpan(0, 0, 3)]))
+    assert motion.quality().chunk_jump_ratio == pytest.approx(2)
+
+
+def test_chunk_jumps_are_of_what_is_executed_within_the_limits():
+    actions = np.zeros((6, 7))
+    actions[:, 0] = [0, 0.5, 1, 5, 5, 5]
+    chunks = np.arange(6) // 3
+    assert chunk_jump_ratio(actions, chunks, ACTION) == 0
+    unlimited = dataclasses.replace(ACTION, limits=None)
+    assert chunk_jump_ratio(actions, chunks, unlimited) == pytest.approx(4 / 0.25)
+
+
+def test_jerk_counts_the_steps_of_a_short_path():
+    path = np.array([0.0, 0, 0, 1])[:, None] * [0, 1, 0]  # whose only third difference is 1
+    assert log_dimensionless_jerk(path) == pytest.approx(5 * math.log(3))
 
 
 def test_steps_whose_arm_is_beyond_the_limits_count_as_clipped():
     actions = np.zeros((4, 7))
-    actions[0, 5], actions[1, 0], actions[2, 6], actions[3, 1] = 1.01, -3, 7, 1  # [2]: of the gripper
+    actions[0, 5], actions[1, 0], actions[2, 6] = 1.01, -3, 7  # the last of the gripper
+    actions[3, 1:3] = 1, -1
     motion, joints = EpisodeMotion(ACTION), EpisodeMotion(dataclasses.replace(ACTION, limits=None))
     for each in (motion, joints):
         each.add(QueryRecord(executed=[*actions], spans=[ActionSpan(0, 0, 4)]))
