@@ -68,59 +68,59 @@ def vla_eval(folder: RunFolder) -> str:
         tasks[episode.key.suite, episode.key.task_id].append(episode)
     names = {task: f"{task[0]}/{members[0].task}" for task, members in tasks.items()}
     uses = Counter(names.values())
-
-    def errors(episodes: Sequence[EpisodeResult]) -> int:
-        return sum(episode.outcome.has_traceback for episode in episodes)
-
-    def failure(episode: EpisodeResult) -> dict[str, Any]:
-        told = {"failure_reason": episode.outcome, "failure_detail": episode.error}
-        return told if episode.outcome.has_traceback else {}
-
-    def mean_success(episodes: Sequence[EpisodeResult]) -> float:
-        return round(sum(map(solved, episodes)) / len(episodes), 4)
-
-    def mean_steps(episodes: Sequence[EpisodeResult]) -> float | None:
-        known = [episode.known_steps for episode in episodes if episode.known_steps is not None]
-        return sum(known) / len(known) if len(known) == len(episodes) else None
-
+    names = {task: name if uses[name] == 1 else f"{name} ({task[1]})" for task, name in names.items()}
     return _json(
         {
             "benchmark": badged(", ".join(sorted({each.key.suite for each in episodes})), run.assets.name),
             "mode": "sync" if run.clock == PAUSED else "live",
             "harness_version": f"oxygen-eval {manifest.get('git', {}).get('commit') or 'of unknown commit'}",
             "created_at": manifest.get("finished"),
-            "tasks": [
-                {
-                    "task": names[task] if uses[names[task]] == 1 else f"{names[task]} ({task[1]})",
-                    "episodes": [
-                        {
-                            "episode_id": number,
-                            "metrics": {"success": solved(episode)},
-                            "steps": episode.known_steps,
-                            "elapsed_sec": episode.wall_s or None,
-                            "suite": episode.key.suite,
-                            "task_id": episode.key.task_id,
-                            "init_id": episode.key.init_id,
-                            "seed": episode.key.seed,
-                            **failure(episode),
-                        }
-                        for number, episode in enumerate(members)
-                    ],
-                    "num_episodes": len(members),
-                    "avg_steps": mean_steps(members),
-                    **({"num_errors": count} if (count := errors(members)) else {}),
-                    "mean_success": mean_success(members),
-                }
-                for task, members in tasks.items()
-            ],
+            "tasks": [_vla_eval_task(names[task], members) for task, members in tasks.items()],
             "config": config,
             "seed": seeds[0] if len(seeds := config.get("seeds", ())) == 1 else None,
             "metric_keys": {"success": "mean"},
-            "mean_success": mean_success(episodes),
+            "mean_success": _mean_success(episodes),
             "num_episodes_total": len(episodes),
-            "num_errors": errors(episodes),
+            "num_errors": _n_errors(episodes),
         }
     )
+
+
+def _vla_eval_task(name: str, episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    def failure(episode: EpisodeResult) -> dict[str, Any]:
+        told = {"failure_reason": episode.outcome, "failure_detail": episode.error}
+        return told if episode.outcome.has_traceback else {}
+
+    known = [episode.known_steps for episode in episodes if episode.known_steps is not None]
+    return {
+        "task": name,
+        "episodes": [
+            {
+                "episode_id": number,
+                "metrics": {"success": solved(episode)},
+                "steps": episode.known_steps,
+                "elapsed_sec": episode.wall_s or None,
+                "suite": episode.key.suite,
+                "task_id": episode.key.task_id,
+                "init_id": episode.key.init_id,
+                "seed": episode.key.seed,
+                **failure(episode),
+            }
+            for number, episode in enumerate(episodes)
+        ],
+        "num_episodes": len(episodes),
+        "avg_steps": sum(known) / len(known) if len(known) == len(episodes) else None,
+        **({"num_errors": count} if (count := _n_errors(episodes)) else {}),
+        "mean_success": _mean_success(episodes),
+    }
+
+
+def _n_errors(episodes: Sequence[EpisodeResult]) -> int:
+    return sum(episode.outcome.has_traceback for episode in episodes)
+
+
+def _mean_success(episodes: Sequence[EpisodeResult]) -> float:
+    return round(sum(map(solved, episodes)) / len(episodes), 4)
 
 
 def episodes_csv(folder: RunFolder) -> str:

@@ -3,7 +3,7 @@
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -81,6 +81,12 @@ def convert(
             source=redact(str(source)),
         )
     arrays = _read_arrays(checkpoint, dtype)  # before anything is written: it may be damaged
+    _write_folder(target, arrays, card, home)
+    return target / SINGLE_FILE
+
+
+def _write_folder(target: Path, arrays: Mapping[str, np.ndarray], card: str | None, home: Path) -> None:
+    """Write the folder of a policy, whole or not at all; None is the card of the source in `home`."""
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # what an interrupted conversion left
     draft.mkdir(parents=True)
@@ -93,7 +99,6 @@ def convert(
         (draft / CARD).write_text(card, encoding="utf-8")
     write_safetensors(draft / SINGLE_FILE, arrays)
     draft.rename(target)
-    return target / SINGLE_FILE
 
 
 def _fitting(checkpoint: Checkpoint, model: str | None, source: str) -> list[str]:
