@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from contracts.latency import Quantiles
-from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, episodes_needed, verdict_of
+from eval.metrics.noninferiority import (
+    PairCounts,
+    TwoRates,
+    Verdict,
+    corrected_verdicts,
+    episodes_needed,
+    verdict_of,
+)
 from eval.metrics.statistics import (
     Interval,
     cluster_bootstrap_95,
@@ -105,6 +113,16 @@ def test_the_paired_interval_equals_published_values(only_b, only_a, pairs, low,
     """From Fagerland, Lydersen and Laake, Statistical Analysis of Contingency Tables (2017), chapter 8."""
     found = paired_difference_95(only_a, only_b, pairs)
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-4 if pairs == 21 else 6e-5)
+
+
+def test_the_unpaired_interval_is_normal_with_a_success_and_a_failure_more_in_either_run():
+    """0 of 8 against 4 of 8 are 1 and 5 of 10: the variance is (0.09 + 0.25) / 10."""
+    rates = TwoRates(solved_a=0, of_a=8, solved_b=4, of_b=8)
+    found, half = rates.interval, 1.959964 * math.sqrt(0.034)
+    assert (found.low, found.high) == pytest.approx((0.4 - half, 0.4 + half))
+    assert rates.difference == 0.5
+    assert rates.p_value(above=found.low) == pytest.approx(0.025, abs=1e-6)
+    assert rates.p_value(above=found.high) == pytest.approx(0.975, abs=1e-6)
 
 
 @st.composite
