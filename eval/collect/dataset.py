@@ -272,7 +272,7 @@ def _statistics(
         rows = rows.astype(np.float64)
         of_channels = {each: getattr(rows, each)(axis=0) for each in ("min", "max", "mean", "std")}
         of_channels |= {each: np.quantile(rows, share, axis=0) for each, share in QUANTILES.items()}
-        found[name] = {each: value.tolist() for each, value in of_channels.items()} | {"count": [count]}
+        found[name] = {each: value.tolist() for each, value in of_channels.items()} | {"count": [len(rows)]}
     return found
 
 

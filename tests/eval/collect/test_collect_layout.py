@@ -169,6 +169,8 @@ def test_an_action_is_the_first_of_its_chunk_and_only_targets_have_statistics(tm
     assert np.array_equal(actions, chunks[:, 0])
     stats = json.loads((tmp_path / "meta/stats.json").read_text())
     assert stats["action"]["mean"] == pytest.approx(actions[targets].mean(axis=0).tolist())
+    assert stats["action"]["count"] == [targets.sum()], "by which LeRobot weights it among other datasets"
+    assert stats["observation.state"]["count"] == [len(targets)]
     assert not [name for name in stats if name.startswith(layout.OWN)]
 
 
