@@ -19,7 +19,7 @@ from eval.records.schema import RunFolder
 from eval.report.leaderboard import leaderboard_latex, read_leaderboard
 from eval.report.table import to_csv
 
-_RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
+_RATES = ("n_episodes", "n_success", "n_errors", "pc_success", "pc_success_ci95")
 _COLUMNS = (
     *("task", "language", "outcome", "steps", "queries", "simulated_s", "idle_steps"),
     *("progress", "tokens", "policy_s", "wall_s", "error"),

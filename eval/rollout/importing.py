@@ -81,6 +81,7 @@ class _LeRobotTask(BaseModel):
     task_group: Name
     task_id: Count
     metrics: _LeRobotMetrics
+    n_errors: Count = 0  # in this project's exports: episodes that are not among the successes
 
 
 class _LeRobotOverall(BaseModel):
@@ -101,17 +102,22 @@ def _read_lerobot(content: Mapping[str, Any], file: str) -> ForeignResults:
             suite=task.task_group,
             task=task.task_id,
             trial=trial,
-            outcome=Outcome.SUCCESS if success else Outcome.FAILURE,
+            outcome=outcome,
+            error="not told" if outcome.has_traceback else None,
         )
         for number, task in enumerate(read.per_task)
-        for trial, success in enumerate(task.metrics.successes)
+        for trial, outcome in enumerate(
+            [Outcome.SUCCESS if success else Outcome.FAILURE for success in task.metrics.successes]
+            + [Outcome.ERROR] * task.n_errors
+        )
     ]
-    if len(episodes) != read.overall.n_episodes:
+    errors = sum(task.n_errors for task in read.per_task)
+    if (graded := len(episodes) - errors) != read.overall.n_episodes:
         raise UsageError(
-            f"{file}: overall.n_episodes is {read.overall.n_episodes}, and per_task has {len(episodes)}; "
+            f"{file}: overall.n_episodes is {read.overall.n_episodes}, and per_task has {graded}; "
             "give the whole file"
         )
-    return ForeignResults(runner="LeRobot", episodes=episodes)
+    return ForeignResults(runner="LeRobot", episodes=episodes, names_states=False if errors else None)
 
 
 class _VlaEvalEpisode(BaseModel):
@@ -463,7 +469,10 @@ def import_results(
     """
     foreign = read_results(path)
     if in_order and foreign.names_states is not None:
-        raise UsageError(f"--in-order: {path} has initial states itself; leave it out")
+        why = "has initial states itself"
+        if not foreign.names_states:
+            why = "does not say which episodes were errors"
+        raise UsageError(f"--in-order: {path} {why}; leave it out")
     names_states = in_order if foreign.names_states is None else foreign.names_states
     episodes = _results(foreign, str(path), suite=suite, seed=seed, names_states=names_states)
     _check_protocol(protocol, tuple(dict.fromkeys(episode.key.suite for episode in episodes)))

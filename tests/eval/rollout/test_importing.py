@@ -112,6 +112,17 @@ def test_lerobots_format_has_outcomes_and_no_initial_states(tmp_path):
     assert solved(imported(tmp_path / "a.json", tmp_path / "lerobot")) == solved(run.folder)
 
 
+def test_lerobots_format_counts_errors_beside_the_episodes(tmp_path):
+    run = played(tmp_path / "own", "s" * 49 + "t" * 49)
+    for task_id, outcome in enumerate(("error", "success")):
+        run.add(episode(key(49, task_id), outcome))
+    export(run.path, to="lerobot", output=tmp_path / "a.json")
+    row = run_rows(imported(tmp_path / "a.json", tmp_path / "lerobot")).overall
+    assert (row.n_success, row.n_episodes, row.n_errors) == (50, 99, 1)
+    with pytest.raises(UsageError, match="does not say which episodes were errors; leave it out"):
+        imported(tmp_path / "a.json", tmp_path / "refused", in_order=True)
+
+
 def test_steps_that_some_episodes_lack_have_no_mean(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("task,success,init_id,steps\n0,1,0,100\n0,0,1,\n")
