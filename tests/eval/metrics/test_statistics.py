@@ -78,6 +78,13 @@ def test_without_repetition_an_interval_over_initial_states_is_the_usual_one(sol
     assert mean_95(values, alone) == cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
 
 
+def test_a_bootstrap_draws_a_cluster_whole_and_is_as_wide_as_students_interval():
+    assert cluster_bootstrap_95(ratio_of_sums, np.arange(2.0, 18, 2), np.arange(1.0, 9)) is None, "always 2"
+    values = np.sin(2.1 * np.arange(1, 21))
+    found, half = mean_95(values, range(20)), 2.093 * values.std(ddof=1) / math.sqrt(20)  # t of 19
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.02)
+
+
 @given(solved=outcomes, seeds=st.integers(2, 4))
 def test_seeds_that_always_agree_count_as_one(solved, seeds):
     """The estimate between n states is of n - 1 degrees of freedom."""
@@ -123,6 +130,15 @@ def test_the_unpaired_interval_is_normal_with_a_success_and_a_failure_more_in_ei
     assert rates.difference == 0.5
     assert rates.p_value(above=found.low) == pytest.approx(0.025, abs=1e-6)
     assert rates.p_value(above=found.high) == pytest.approx(0.975, abs=1e-6)
+    assert TwoRates(solved_a=0, of_a=1, solved_b=1, of_b=1).interval.high == 1
+    assert TwoRates(solved_a=1, of_a=1, solved_b=0, of_b=1).interval.low == -1
+
+
+def test_episodes_needed_without_pairs_are_by_the_variance_of_either_rate():
+    same = TwoRates(solved_a=4, of_a=8, solved_b=4, of_b=8)  # 5 of 10, a variance of 1/4 in either run
+    assert episodes_needed(same, 0.1) == math.ceil((1.959964 + 0.841621) ** 2 * 0.5 / 0.1**2) == 393
+    other = TwoRates(solved_a=0, of_a=8, solved_b=4, of_b=8)  # 1 and 5 of 10
+    assert episodes_needed(other, 0.1) == math.ceil((1.959964 + 0.841621) ** 2 * 0.34 / 0.6**2) == 8
 
 
 @st.composite
