@@ -308,7 +308,7 @@ def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict
             for task, number in ids.items()
             for name in [called.get(task, str(task))]
         }
-    opened, tasks = open_suite(suite), dict[int | str, _Task]()
+    opened, meant = open_suite(suite), defaultdict[int | str, list[_Task]](list)
     for task in opened.tasks():
         known = _Task(
             task_id=task.task_id,
@@ -316,17 +316,27 @@ def _tasks_of(suite: str, episodes: Sequence[ForeignEpisode], file: str) -> dict
             instruction=task.language,
             init_ids=opened.init_ids(task),
         )
-        tasks |= dict.fromkeys((task.task_id, task.name, task.language), known)
+        for spelled in dict.fromkeys((task.task_id, task.name, task.language)):
+            meant[spelled].append(known)
     for episode in episodes:
-        if episode.task not in tasks:
+        place = f"{file}, {episode.where}"
+        if episode.task not in meant:
             if isinstance(episode.task, int):
-                last = max(known.task_id for known in tasks.values())
-                raise UsageError(
-                    f"{file}, {episode.where}: {suite} has no task {episode.task}; its task ids are 0 to "
-                    f"{last}"
-                )
-            raise unknown(f"task of {suite} in {file}, {episode.where}:", episode.task, [*map(str, tasks)])
-    return tasks
+                last = max(task for task in meant if isinstance(task, int))
+                raise UsageError(f"{place}: {suite} has no task {episode.task}; its task ids are 0 to {last}")
+            raise unknown(f"task of {suite} in {place}:", episode.task, [*map(str, meant)])
+        task, *others = meant[episode.task]
+        if others:  # scenes of libero_90 share instructions
+            raise UsageError(
+                f"{place}: {len(others) + 1} tasks of {suite} are {episode.task!r}; give their numbers or "
+                f"names, such as {task.task_id} or {task.name}"
+            )
+        if task not in meant.get(episode.name, [task]):
+            raise UsageError(
+                f"{place}: task {task.task_id} of {suite} is {task.instruction!r}, not {episode.name!r}; "
+                "leave out the wrong column"
+            )
+    return {spelled: tasks[0] for spelled, tasks in meant.items()}
 
 
 class _Suite(BaseModel):
