@@ -23,6 +23,7 @@ from eval.metrics.noninferiority import (
 )
 from eval.metrics.statistics import (
     Interval,
+    agreed,
     cluster_bootstrap_95,
     holm,
     independent_share,
@@ -83,6 +84,13 @@ def test_a_bootstrap_draws_a_cluster_whole_and_is_as_wide_as_students_interval()
     values = np.sin(2.1 * np.arange(1, 21))
     found, half = mean_95(values, range(20)), 2.093 * values.std(ddof=1) / math.sqrt(20)  # t of 19
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.02)
+
+
+@pytest.mark.parametrize(("clusters", "has_one"), [(5, False), (6, True)])
+def test_six_clusters_have_an_interval_and_five_have_none(clusters, has_one):
+    values = [*map(float, range(clusters))]
+    assert (mean_95(values, range(clusters)) is not None) == has_one
+    assert (agreed(1.0, range(clusters)) is not None) == has_one
 
 
 @given(solved=outcomes, seeds=st.integers(2, 4))

@@ -227,6 +227,7 @@ def _work(*, prefills=0, forks=1, steps, batch=1):
 
 _TWO_TEXTS = (_work(prefills=1, steps=10), _work(prefills=1, steps=4))
 _STACK = {1: _time(0.0), 4: _time(12.0), 10: _time(30.0)}
+_NOISY = {2: _time(6.0), 4: _time(4.0)}
 _THREE_TEXTS = (_work(prefills=1, steps=2), _work(forks=0, steps=2), _work(forks=0, steps=1))
 _BESIDE = 3 * (100 + 5 + 10 * 6)
 """The first of two texts in mode `parallel`, beside the actions."""
@@ -245,6 +246,8 @@ _BESIDE = 3 * (100 + 5 + 10 * 6)
         ("unified", {}, [_work(forks=0, steps=5, batch=10)], 123, 123 + 5 * 16),
         ("unified", {"stack": _STACK}, [_work(steps=3, batch=4)], 123, 123 + 5 + 12 + 3 * 7),
         ("unified", {"stack": _STACK}, [_work(steps=1, batch=2)], 123, 123 + 5 + 4 + 6),
+        ("unified", {"decode": _NOISY}, [_work(steps=2, batch=3)], 123, 123 + 5 + 2 * 5),
+        ("unified", {"decode": _NOISY}, [_work(steps=2, batch=9)], 123, 123 + 5 + 2 * 4),
         ("interleaved", {"text_prefill": _time(70.0)}, _THREE_TEXTS, 123, 123 + 70 + 5 + 5 * 6),
         ("parallel", {"parallel": _PARALLEL}, _TWO_TEXTS, 246, _BESIDE + 3 * (100 + 5 + 4 * 6)),
         ("parallel", {"parallel": _PARALLEL}, [_work(steps=1)], 246, 246),
