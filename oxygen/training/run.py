@@ -1,6 +1,7 @@
 """A training: starts or resumes it, and takes its steps until the last one or a stop request."""
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import time
@@ -183,11 +184,12 @@ def _checkpoint_writer(
 
 
 def _statistics(training: TrainingConfig, samples: Samples, newest: Path | None) -> Statistics:
-    """Measured, or from the newest checkpoint: their source may be gone."""
-    robot = embodiment(training.embodiment)
-    if training.norm_stats is None:
-        return measure(samples, robot)
-    return statistics_of(robot, newest or fetch(training.norm_stats))
+    """From the newest checkpoint, as their source may be gone; else given, or of what the model predicts."""
+    robot, horizon = embodiment(training.embodiment), training.model.horizon
+    if source := newest or (training.norm_stats and fetch(training.norm_stats)):
+        return statistics_of(robot, source)
+    actions, valid = samples.actions[:, :horizon], samples.valid[:, :horizon]
+    return measure(dataclasses.replace(samples, actions=actions, valid=valid), robot)
 
 
 def _start(training: TrainingConfig, dtype: str | None = None) -> Params:

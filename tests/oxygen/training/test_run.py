@@ -18,7 +18,7 @@ from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint, run_folder
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.run import _checkpoint_writer, train
+from oxygen.training.run import _checkpoint_writer, _statistics, train
 from oxygen.training.run_folder import EVENTS, LINES, RUN_FILE, TrainingLog, read_log
 from oxygen.training.samples import Samples, measure
 from oxygen.weights.loading import load
@@ -100,7 +100,16 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
     kept = checkpoint.newest(tmp_path / "mine/checkpoints")
-    assert transforms.of_checkpoint(LIBERO, kept) == Transform.of(LIBERO, measure(mixture, LIBERO))
+    measured = _statistics(training(), mixture, None)
+    assert transforms.of_checkpoint(LIBERO, kept) == Transform.of(LIBERO, measured)
+
+
+def test_statistics_are_of_the_actions_that_the_model_predicts(mixture):
+    assert mixture.actions.shape[1] > MODEL.horizon
+    predicted = mixture.actions[:, : MODEL.horizon][mixture.valid[:, : MODEL.horizon]]
+    measured = _statistics(training(), mixture, None)["actions"]
+    assert measured["mean"] == pytest.approx(predicted.mean(axis=0, dtype=np.float64).tolist())
+    assert measured["q99"] == pytest.approx(np.quantile(predicted, 0.99, axis=0).tolist())
 
 
 def test_training_does_not_resume_with_changed_options_demonstrations_or_vocabulary(
