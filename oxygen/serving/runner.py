@@ -6,7 +6,7 @@ All modes call the same prefill and denoise programs, so their actions are equal
 import collections
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from oxygen.serving.requests import Request
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Float32, Int32
 
+_MOST_PROGRAMS = 16  # kept of policies that may be opened again
 _LARGE = 1e9  # parameters from which compilation takes minutes, on a GPU too
 
 
@@ -118,13 +119,16 @@ class Runner:
         compilations = _compilations()
         prompts, batches = (", ".join(map(str, lengths)) for lengths in (config.prompt_buckets, sizes.rows))
         takes = ", minutes the first time" if params.count(config) > _LARGE else ""
+        acts, forks, decodes = jax.tree.map(_abstract, (weights, self._fork_weights, self._decode_weights))
         if like is None:
             with stage(f"compiling prefill and denoising for prompts of {prompts} tokens{takes}"):
-                acting = self._compile_acting(jax.tree.map(_abstract, weights))
+                about = (config, sizes.robots, sizes.guided, acts)
+                acting = _compiled_once(lambda: self._compile_acting(acts), about)
         else:
             acting = like.programs
         with stage(f"compiling the decoding of texts in batches of {batches}{takes}"):
-            self.programs = self._compile_texts(acting)
+            about = (config, sizes, acts, forks, decodes)
+            self.programs = _compiled_once(lambda: self._compile_texts(acting, forks, decodes), about)
         with stage("running every program once"):
             self._run_everything_once()
         self._first: Runner = like._first if like else self
@@ -234,9 +238,8 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
-    def _compile_texts(self, acting: Programs) -> Programs:
+    def _compile_texts(self, acting: Programs, forking: Weights, decoding: Weights) -> Programs:
         """Compile forks and decode steps, from shapes alone, beside the programs of `acting`."""
-        forking, decoding = jax.tree.map(_abstract, (self._fork_weights, self._decode_weights))
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
         for bucket, prefill in acting.prefill.items():
@@ -296,6 +299,20 @@ def _compilations() -> "collections.Counter[str]":
 
     jax.monitoring.register_event_duration_secs_listener(note)
     return counts
+
+
+_programs: dict[tuple[object, ...], Programs] = {}
+"""The last programs of this process, by what they were compiled for: policies may be opened again."""
+
+
+def _compiled_once(compiling: Callable[[], Programs], about: tuple[object, ...]) -> Programs:
+    """The programs for what `about` describes, down to the shapes of weights."""
+    leaves, structure = jax.tree.flatten(about)
+    key = (structure, *leaves)
+    _programs[key] = _programs.pop(key, None) or compiling()
+    while len(_programs) > _MOST_PROGRAMS:
+        del _programs[next(iter(_programs))]
+    return _programs[key]
 
 
 def _compile(program: Lowered) -> Compiled:

@@ -6,6 +6,7 @@ import jax
 import pytest
 from jax.stages import Compiled, Lowered
 
+from oxygen.serving import runner
 from oxygen.training import optimiser
 
 DTYPES = ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)]
@@ -31,3 +32,4 @@ def compile_soon(patch: pytest.MonkeyPatch) -> None:
         return optimised(lowered, {**(compiler_options or {}), **COMPILED_SOON})
 
     patch.setattr(Lowered, "compile", compiled)
+    patch.setattr(runner, "_programs", {})

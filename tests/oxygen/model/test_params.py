@@ -223,6 +223,7 @@ SIZES = ProgramSizes(slots=1, rows=(1,), forks=(1,), suffix=3, limit=8)
 BELOW = "PaliGemma/llm/layers/"
 
 
+@functools.cache
 def weights_of(config):
     return pi05.prepare(params.random_params(config, 0), config)
 
@@ -279,6 +280,18 @@ def test_a_zero_adapter_with_the_exact_mask_changes_nothing():
     without, found = answer_with(), answer(SMALL, adapter)
     assert (found[2] == without[2]).all()
     np.testing.assert_allclose(found[3], without[3], atol=1e-5)
+
+
+def test_a_model_that_is_opened_again_shares_programs_with_other_weights_and_none_with_other_shapes():
+    model, wider = (
+        Runner(SMALL, weights_of(SMALL), size) for size in (SIZES, dataclasses.replace(SIZES, limit=9))
+    )
+    again = Runner(SMALL, pi05.prepare(params.random_params(SMALL, 1), SMALL), SIZES)
+    assert again.programs is model.programs
+    assert wider.programs.prefill == model.programs.prefill
+    assert wider.programs.fork != model.programs.fork
+    actions = [each.denoise(each.prefill(each.blank(24)), [3], [0]) for each in (model, again)]
+    assert not np.array_equal(*actions)
 
 
 def test_its_memory_is_its_own_size():
