@@ -5,11 +5,11 @@ the resulting actions are then executed open-loop. Noise disturbs executed actio
 that demonstrations show recovery (after DART, arXiv 1703.09327)."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 from jaxtyping import Bool, Float64
-from scipy.signal import lfilter
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from contracts.episode import EpisodeKey
@@ -41,7 +41,7 @@ class JointNoise:
         draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())  # fraction of full speed
         shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
-        wandering = lfilter([1.0], [1.0, -_MEMORY], shocks, axis=0)
+        wandering = np.array([*itertools.accumulate(shocks, lambda last, shock: shock + _MEMORY * last)])
         # A constant velocity during each push.
         pushed = _begun(draws, _PUSHED * level, steps=_PUSH_STEPS)
         first = np.flatnonzero(pushed & ~np.append(False, pushed[:-1]))

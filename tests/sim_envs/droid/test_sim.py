@@ -1,5 +1,6 @@
 """The station moves as DROID's does, and what moves by itself as its task says; what its expert does."""
 
+import dataclasses
 import math
 from contextlib import closing
 
@@ -231,6 +232,15 @@ def begun(sim: DroidSim, *, noise: float = 0.0) -> DroidExpert:
 
 def play(sim: DroidSim, expert: DroidExpert, *, steps: int) -> bool:
     return any(sim.advance(expert.query(sim.policy_state())[:8]).success for _ in range(steps // 8))
+
+
+def test_the_noise_of_joint_velocities_wanders_as_autoregressive_noise_does():
+    """Of a level at which no push begins."""
+    noises = [JointNoise(1e-6, dataclasses.replace(KEY, init_id=init_id)) for init_id in range(20)]
+    velocities = 1e6 * np.array([[noise.at(step)[0] for step in range(600)] for noise in noises])
+    lagged = np.mean(velocities[:, :-1] * velocities[:, 1:]) / np.mean(np.square(velocities))
+    assert np.std(velocities) == pytest.approx(0.1, abs=0.015)
+    assert lagged == pytest.approx(0.9, abs=0.03)
 
 
 def test_noise_is_in_what_the_expert_does_and_no_two_episodes_are_alike(begin_droid):
