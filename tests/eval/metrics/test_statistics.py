@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
 from contracts.latency import Quantiles
 from eval.metrics.noninferiority import (
@@ -42,6 +39,8 @@ counts = st.integers(0, 300)
 
 @given(n=trials, fraction=st.floats(0, 1))
 def test_the_wilson_interval_equals_a_reference(n, fraction):
+    from statsmodels.stats.proportion import proportion_confint
+
     successes = round(fraction * n)
     interval = wilson_95(successes, n)
     low, high = proportion_confint(successes, n, alpha=0.05, method="wilson")
@@ -51,6 +50,8 @@ def test_the_wilson_interval_equals_a_reference(n, fraction):
 
 @given(only_a=counts, only_b=counts)
 def test_mcnemar_is_a_binomial_test_of_discordant_pairs(only_a, only_b):
+    from statsmodels.stats.contingency_tables import mcnemar
+
     assume(only_a + only_b > 0)
     fair = mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
     differences = [-1] * only_a + [1] * only_b
@@ -159,6 +160,8 @@ def paired_counts(draw):
 @given(paired_counts())
 def test_at_zero_the_paired_score_test_is_mcnemars(counts):
     """0 is in the interval exactly if McNemar's test, uncorrected, does not reject at 5 %."""
+    from statsmodels.stats.contingency_tables import mcnemar
+
     only_a, only_b, pairs = counts
     assume(only_a + only_b > 0)
     p_value = mcnemar([[0, only_a], [only_b, 0]], exact=False, correction=False).pvalue
@@ -234,5 +237,7 @@ def test_a_single_suite_has_the_verdict_of_its_interval_and_a_correction_only_wi
 
 
 def test_holm_equals_a_reference():
+    from statsmodels.stats.multitest import multipletests
+
     p_values = np.random.default_rng(2).beta(0.3, 3, 12).tolist()
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())
