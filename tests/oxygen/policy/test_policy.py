@@ -197,7 +197,14 @@ def test_a_guided_chunk_agrees_with_what_will_have_been_executed(guidable, obser
     assert distance(pulled) < 0.2 * distance(free)
 
 
-def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
+@pytest.mark.parametrize(
+    "modes",
+    [
+        pytest.param((Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED), id="in this process"),
+        pytest.param((Mode.PARALLEL,), id="in two processes", marks=pytest.mark.slow),
+    ],
+)
+def test_neither_company_nor_mode_changes_a_bit(guidable, observe, modes):
     before = guidable.compiles_after_warm_up
     first, second = {0: observe(0), 1: observe(1)}, {0: observe(2), 1: observe(3)}
     guided = {robot: one | UNDER_WAY for robot, one in second.items()}
@@ -211,7 +218,7 @@ def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
     assert not np.array_equal(both[0], free[0])
     assert ["guided_denoise" in stages[robot] for robot in range(2)] == [True, False]
     assert ["denoise" in stages[robot] for robot in range(2)] == [False, True]
-    for mode in (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
+    for mode in modes:
         again, _ = second_chunks(guidable, first, guided, mode)
         assert all(np.array_equal(again[robot], both[robot]) for robot in range(2)), mode
     assert guidable.compiles_after_warm_up == before
