@@ -387,7 +387,7 @@ def test_schedules_with_equal_a_and_b_give_equal_episodes_bit_for_bit(
         ("unified", {**texts, "replan_steps": 3}),
     ][::every]
     world = {} if where == "fake" else {"suites": (where,), "assets": "standins", "task_ids": (0,)}
-    short = {} if where == "fake" else {"init_ids": (40,), "max_steps": 30}
+    short = {"max_steps": 15} if where == "fake" else {"init_ids": (40,), "max_steps": 30}
     lasting = dataclasses.replace(SERIAL, lasting=True)  # loads the policy once for both in mode `actions`
     runs = [profiled(mode, executor=lasting, **{**how, **world, **short})[0] for mode, how in schedules]
     results = [read_json_object(run.results_path)["overall"] for run in runs]

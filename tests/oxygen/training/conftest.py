@@ -146,7 +146,7 @@ def served(checkpoint: Path, adapter: AdapterSource | None = None) -> VectorPoli
         weights=load(checkpoint, MODEL),
         tokenizer=VOCABULARY,
         tasks=TASKS,
-        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
+        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=1),
         transform=of_checkpoint(LIBERO, checkpoint),
         adapter=adapter,
     )

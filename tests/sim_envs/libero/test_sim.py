@@ -321,8 +321,11 @@ def _replay(sim: LiberoSim, recorded: Mapping[str, np.ndarray], name: str, *, pi
 @pytest.mark.parametrize(
     "name",
     [
-        *("libero_10.6.2", "libero_goal.4.7", "libero_spatial.5.3"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("libero_object.2.1", "libero_spatial.0.0")),
+        *("libero_10.6.2", "libero_goal.4.7"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("libero_object.2.1", "libero_spatial.0.0", "libero_spatial.5.3")
+        ),
     ],
 )
 def test_reference_trajectories_are_reproduced_to_the_last_bit_and_their_pictures_but_for_the_renderer(
@@ -380,7 +383,9 @@ def test_the_same_calls_give_the_same_states_and_pictures_as_in_liberos_environm
             np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_contacts_are_those_that_robosuite_finds(open_standin, seed):
     from robosuite.environments.base import MujocoEnv
