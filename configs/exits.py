@@ -46,19 +46,6 @@ class OneLineParser(argparse.ArgumentParser):
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
-@contextlib.contextmanager
-def without_main() -> Iterator[None]:
-    """Have a process that starts import nothing of the user's script, which may have no `__main__` guard."""
-    main = vars(sys.modules["__main__"])
-    hidden = {name: main.get(name) for name in ("__spec__", "__file__") if name in main}
-    main["__spec__"] = None
-    main.pop("__file__", None)
-    try:
-        yield
-    finally:
-        main.update(hidden)
-
-
 def how_ended(code: int | None, *, crash: str = "a library crashed") -> str:
     """How a process ended, by its exit code: "exited with code 3", "was killed by SIGSEGV (`crash`)"."""
     if code is None or code >= 0:

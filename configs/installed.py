@@ -175,7 +175,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @functools.cache
 def _version_in(name: str, folder: str) -> str:
-    del folder  # where it is found now
+    """The version of a distribution; another folder on the path may hold another one."""
+    del folder  # a part of the cache's key
     return distribution(name).version
 
 

@@ -174,6 +174,11 @@ def write_answer(texts: Mapping[str, str], fields: Sequence[PromptField]) -> str
     return "\n".join((each.answer or _TEXT).replace(_TEXT, texts[each.field]) for each in fields)
 
 
+def instruction_at(instructions: Mapping[int, str], step: int) -> str:
+    """The instruction that holds at a control step, of instructions by the step from which they hold."""
+    return instructions[max(start for start in instructions if start <= step)]
+
+
 def _label(text: str) -> str:
     """A pattern of the text around a field, with any spaces between its words."""
     return " ?".join(map(re.escape, text.split()))

@@ -21,8 +21,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from configs.exits import how_ended, report_crashes, without_main
+from configs.exits import how_ended, report_crashes
 from configs.paths import absolute, back_where_begun, begin_in
+from configs.spawning import without_main
 from contracts.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import DEVICE, rendering_device

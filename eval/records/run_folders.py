@@ -187,12 +187,12 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             secrets = _secrets_again(configs[0], given, variants[0].folder.run_id)
             return tuple(each.with_options(secrets) for each in variants)
         finished.append(
-            f"{variants[0].folder.run_id} is complete and without errors{_report(variants[0].folder)}"
+            f"{variants[0].folder.run_id} is complete and without errors{_how_to_report(variants[0].folder)}"
         )
     raise _nothing_to_resume("run", output_dir, finished[0] if finished else "")
 
 
-def _report(folder: "RunFolder | SweepFolder") -> str:
+def _how_to_report(folder: "RunFolder | SweepFolder") -> str:
     """How to write the page of a complete run or sweep, which a kill may have left out."""
     return f" (its page: oxygen-eval report {shown(folder.path)})"
 
@@ -388,5 +388,5 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
             continue
         if status != "complete":
             return dataclasses.replace(folder, secrets=_secrets_again(config, given, folder.path.name))
-        complete = complete or f"{folder.path.name} is complete{_report(folder)}"
+        complete = complete or f"{folder.path.name} is complete{_how_to_report(folder)}"
     raise _nothing_to_resume("sweep", output_dir, complete or "")

@@ -1,4 +1,4 @@
-"""The conclusion of an evaluation in one plain sentence, which leads with what is known."""
+"""The conclusion of an evaluation in one sentence, which leads with what is known, and remarks on it."""
 
 import dataclasses
 import math
@@ -18,8 +18,8 @@ from eval.report.table import percentage
 Judged = tuple[Comparison, Judgements]
 """A comparison and its verdicts."""
 
-_FEW = 5  # episodes of which nothing is concluded
-_HARDLY_M = 0.05  # path of an end effector that does nothing
+_FEWEST = 5  # unsolved episodes that point to a mismatch
+_HARDLY_M = 0.05  # length of the path of an end effector that hardly moves
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,11 +66,11 @@ def conclude_runs(labels: Sequence[str], runs: Sequence[RunRecords]) -> Conclusi
 
 
 def _signs_of_a_mismatch(graded: Sequence[EpisodeResult]) -> Iterator[str]:
-    """What a policy does whose actions are not those of the robot, rather than one that is not good."""
+    """What points to actions in other conventions than the robot's, rather than to a poor policy."""
     clipped, steps = sum(each.clipped_steps for each in graded), sum(each.steps for each in graded)
     if 2 * clipped > steps:
         yield f"in {100 * clipped / steps:.0f} % of its control steps, actions were clipped to the limits"
-    if len(graded) < _FEW or any(map(solved, graded)):
+    if len(graded) < _FEWEST or any(map(solved, graded)):
         return
     if all(each.motion.gripper_toggles == 0 for each in graded):
         yield f"its gripper never changed in {len(graded)} episodes"

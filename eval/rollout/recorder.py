@@ -21,6 +21,7 @@ from contracts.episode import EpisodeKey, EpisodeResult, Outcome, RequestCounts,
 from contracts.errors import in_user_code, one_line
 from contracts.latency import Latency
 from contracts.perturbation import UNPERTURBED, Perturbations, format_perturbations
+from contracts.prompt import instruction_at
 from contracts.query import QueryRecord
 from contracts.text import EpisodeEnd, Text
 from contracts.truth import Truth
@@ -283,8 +284,8 @@ class EpisodeCaptions:
 
     def add(self, query: QueryRecord) -> None:
         """Add the next query, with the control steps until the one after."""
-        hz, told = self._control_hz, max(step for step in self._instructions if step <= query.step)
-        self._caption = dataclasses.replace(self._caption, task=self._instructions[told])
+        hz, task = self._control_hz, instruction_at(self._instructions, query.step)
+        self._caption = dataclasses.replace(self._caption, task=task)
         self._issued.append(query.step)
         self._coming += [(text, query.truth_on_delivery(text)) for text in query.delivered]
         self._coming.sort(key=lambda coming: coming[0].delivery_step)

@@ -29,6 +29,7 @@ from contracts.errors import UsageError
 from contracts.interface import ActionSpec, Hold, Motion, Rotation
 from contracts.latency import Latency, steps_in
 from contracts.observation import ActionPrefix, Observation
+from contracts.prompt import instruction_at
 from contracts.query import ActionSpan, FedText, QueryExecution, QueryRecord, QuerySchedule, Snapshot
 from contracts.text import Text
 from contracts.truth import Truth
@@ -354,8 +355,8 @@ class Execution:
         history = tuple(seen for _, seen in self._seen)
         if self._seen.maxlen:
             self._remember(observation)
-        if told := self._instructions:
-            language = told[max(step for step in told if step <= self._timeline.step)]
+        if self._instructions:
+            language = instruction_at(self._instructions, self._timeline.step)
             observation = dataclasses.replace(observation, language=language)
         executing, prefix = self._timeline.continued_within(delay), None
         if executing is not None and self._overlap == "rtc":

@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from configs.exits import how_ended, without_main
+from configs.exits import how_ended
+from configs.spawning import without_main
 from contracts.errors import UsageError
 from contracts.text import DecodeWork
 from oxygen.model.config import ModelInput, Pi05Config
