@@ -84,13 +84,14 @@ def differences(runs: Sequence[RunIdentity]) -> list[dict[str, str]]:
     return found
 
 
-def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
+def labels_of(runs: Sequence[RunIdentity], *, with_policy: bool = False) -> list[str]:
     """A label for each run: its policy; of several runs, what tells them apart, such as the mode.
 
-    `policy · mode` if runs of several policies are shown, and one of these in several modes.
+    `policy · mode` if runs of several policies are shown, and one of these in several modes, or
+    `with_policy`, where nothing beside the labels names the policy.
     """
     labels = [
-        SEPARATOR.join(parts.values()) or named_policy(run)
+        SEPARATOR.join((({"policy": named_policy(run)} if with_policy or not parts else {}) | parts).values())
         for run, parts in zip(runs, differences(runs), strict=True)
     ]
     if len(set(labels)) == len(labels):

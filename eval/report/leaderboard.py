@@ -318,7 +318,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     tables: dict[str, list[RankedTable]] = {}
     for suite, experiment in sorted(groups, key=lambda group: (group[0], -len(groups[group]), group)):
         entries = groups[suite, experiment]
-        labels = labels_of([entry.run for entry in entries])
+        labels = labels_of([entry.run for entry in entries], with_policy=True)
         found = zip(
             entries,
             labels,

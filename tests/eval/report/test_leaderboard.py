@@ -291,7 +291,10 @@ def test_columns_are_those_that_the_clock_has_values_for(tmp_path, clock):
     if clock == "measured":  # a recording and its replay share a table
         timed(tmp_path / "replayed", config={"clock": "replay:runs/a", "while_waiting": "hold"})
         (rows,) = tables([tmp_path])["libero_object"]
-        assert {row["policy"] for row in rows} == {"measured, hold", "replay:runs/a, hold"}
+        assert {row["policy"] for row in rows} == {
+            "tiny · measured, hold",
+            "tiny · replay:runs/a, hold",
+        }
 
 
 def test_all_formats_hold_the_same_rows(tmp_path, command):
@@ -336,7 +339,7 @@ def test_modes_are_named_where_they_tell_runs_apart_and_csv_has_them_beside_text
     markdown, rows = written("mine-actions", "tiny-unified")
     assert ("unified" in markdown, ",mode," in rows) == (False, True)
     markdown, rows = written("tiny-shared", "tiny-unified")
-    assert ("| 1 | unified |" in markdown, ",mode," in rows) == (True, True)
+    assert ("| 1 | tiny · unified |" in markdown, ",mode," in rows) == (True, True)
 
 
 def test_columns_beyond_a_papers_are_shown_where_they_are_asked_for(tmp_path, command, refused):
